@@ -58,16 +58,6 @@ def load_claim(name: str) -> Claim:
     return _made(Claim, name, {"id": name, "measure": measure, **entry})
 
 
-def load_rule(name: str) -> Rule:
-    """The rule that judges a claim, without the file that measures it; for what measures a claim to look at.
-
-    Raises:
-        ValueError: see :func:`load_claim`.
-    """
-    entry = _entry(name)
-    return _rule(name, entry["rule"], entry.get("unit", "cases"))
-
-
 def _entry(name: str) -> dict[str, Any]:
     """An entry with what it leaves out; a column's with what is its claim's."""
     if name not in read_entries():

@@ -89,7 +89,7 @@ def _in_columns(table: Iterable[tuple[str, ...]]) -> list[str]:
 
 def _whole(row: Row) -> str:
     """All that the ledger says of a claim, a paragraph a field; what is empty is left out."""
-    said = {
+    fields = {
         "Claim": row.claim,
         "Paper": row.paper,
         "Here": row.summary,
@@ -103,7 +103,7 @@ def _whole(row: Row) -> str:
     }
     paragraphs = [
         textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=f"{name}: ", subsequent_indent="    ")
-        for name, text in said.items()
+        for name, text in fields.items()
         if text
     ]
     return "\n".join([f"{row.id}  {row.grade}: {row.short}", *paragraphs])

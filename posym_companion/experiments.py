@@ -208,11 +208,11 @@ class Experiment:
         threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
         places = {"jobs": jobs, "cluster": cluster, "threads": threads}
         try:
-            for place, found in run_grid(partial(run_setting, **asked), todo, **places):
+            for place, output in run_grid(partial(run_setting, **asked), todo, **places):
                 setting = todo[place]
                 dims = self.dims(setting) if callable(self.dims) else self.dims
-                found["arrays"] = stored_arrays(setting.name, found["arrays"])
-                result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **found)
+                output["arrays"] = stored_arrays(setting.name, output["arrays"])
+                result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **output)
                 UnfinishedWork(work_folder(setting.name, folder=folder)).remove()
                 yield result
         finally:
@@ -273,7 +273,9 @@ def stored_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.n
     """
 
     def named(table: Mapping[str, str]) -> set[str]:
-        patterns = [one for names, said in table.items() if fnmatchcase(name, names) for one in said.split()]
+        patterns = [
+            one for names, array_names in table.items() if fnmatchcase(name, names) for one in array_names.split()
+        ]
         return {key for key in arrays if any(fnmatchcase(key, one) for one in patterns)}
 
     unread, half = named(UNREAD), named(HALF)
@@ -329,8 +331,8 @@ def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result |
     try:
         stored = load_result(setting.name, folder=folder)
         for file in stored.provenance.get("attached", {}):
-            there = result_path(stored.name, folder=folder).with_name(file).exists()
-            if there or getattr(setting, "files_kept", True):
+            present = result_path(stored.name, folder=folder).with_name(file).exists()
+            if present or getattr(setting, "files_kept", True):
                 find_attached_file(stored, file, folder=folder)
     except ResultError:
         return None
@@ -344,17 +346,17 @@ def finish_part(work: Path | None, name: str, measure: Callable[[], dict[str, np
         Its arrays, and ``seconds`` with what it took.
     """
     # A checkpoint may have the part's name.
-    kept = work / f"{name}.part.safetensors" if work is not None else None
-    if kept is not None and kept.is_file():
+    path = work / f"{name}.part.safetensors" if work is not None else None
+    if path is not None and path.is_file():
         try:
-            return {name: array.numpy() for name, array in read_part(kept)[0].items()}
+            return {name: array.numpy() for name, array in read_part(path)[0].items()}
         except DamagedError as error:
             warnings.warn(f"in {work} {error}; it is measured again", UserWarning, stacklevel=2)
     began = time.perf_counter()
     part = measure()
     part["seconds"] = np.array(time.perf_counter() - began)
-    if kept is not None:
-        write_part(kept, part)
+    if path is not None:
+        write_part(path, part)
     return part
 
 
@@ -402,15 +404,15 @@ def run_experiment(
     Raises:
         ValueError: if the name is unknown, or something cannot be done with it.
     """
-    found = load_experiment(name)
-    if model is not None and not found.takes_model:
+    experiment = load_experiment(name)
+    if model is not None and not experiment.takes_model:
         raise ValueError(
             f"{name} has models of its own, so --model {model} has no place in it; leave it out. The experiments that "
             f"take a model are {', '.join(each for each in EXPERIMENTS if load_experiment(each).takes_model)}"
         )
     if small and folder is None:
         raise ValueError("the small size has the full size's names for its results; pass another --results folder")
-    settings = list(found.settings() if model is None else found.settings(model))
+    settings = list(experiment.settings() if model is None else experiment.settings(model))
     if small:
-        settings = list({setting.name: setting for setting in map(found.shrink, settings)}.values())
-    yield from found.run(settings, folder=folder, **options)
+        settings = list({setting.name: setting for setting in map(experiment.shrink, settings)}.values())
+    yield from experiment.run(settings, folder=folder, **options)

@@ -207,10 +207,10 @@ def look(
 
     if isinstance(model, EditedModel):
         changed = model.measuring(measure_layer)
-        found = map_layers(model.model, prompts.input_ids, changed, planes=model.planes, progress=progress)
+        measured = map_layers(model.model, prompts.input_ids, changed, planes=model.planes, progress=progress)
     else:
-        found = map_layers(model, prompts.input_ids, measure_layer, progress=progress)
-    return found | {"angles": pad_angles([angles[number] for number in sorted(angles)])}
+        measured = map_layers(model, prompts.input_ids, measure_layer, progress=progress)
+    return measured | {"angles": pad_angles([angles[number] for number in sorted(angles)])}
 
 
 def pad_angles(rows: Iterable[Tensor], filled: float = torch.nan) -> Tensor:

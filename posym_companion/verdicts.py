@@ -89,10 +89,10 @@ def combine_families(first: Verdict, other: Verdict) -> Verdict:
     """
     if first == "not run here":
         return first
-    told: list[Verdict] = [verdict for verdict in (first, other) if verdict not in ("not testable", "not run here")]
-    if len(set(told)) < 2:
-        return told[0] if told else first
-    return "in kind, one family of two" if "reproduced in kind" in told else "partly"
+    judged: list[Verdict] = [verdict for verdict in (first, other) if verdict not in ("not testable", "not run here")]
+    if len(set(judged)) < 2:
+        return judged[0] if judged else first
+    return "in kind, one family of two" if "reproduced in kind" in judged else "partly"
 
 
 def combine_columns(verdicts: Iterable[Verdict]) -> Verdict:
@@ -102,8 +102,8 @@ def combine_columns(verdicts: Iterable[Verdict]) -> Verdict:
     they do not, it is *partly*.
     """
     first, *others = verdicts
-    told: list[Verdict] = [one for one in (first, *others) if one not in ("not testable", "not run here")] or [first]
-    return told[0] if len(set(told)) == 1 else "partly"
+    judged: list[Verdict] = [one for one in (first, *others) if one not in ("not testable", "not run here")] or [first]
+    return judged[0] if len(set(judged)) == 1 else "partly"
 
 
 def count_cases(held: Iterable[Any]) -> Cases:
@@ -164,41 +164,6 @@ class Numbers(dict[str, Number]):
         self[name] = value
         if where:
             self.cases.setdefault(quantity, {})[where] = value
-
-
-def lies_beyond(found: Estimate, sign: int, line: float = 0.0) -> bool:
-    """Whether a whole interval is above ``line`` or, with the sign -1, below ``-line``."""
-    return (found.low if sign > 0 else -found.high) > line
-
-
-@dataclass(frozen=True)
-class Tally:
-    """A claim asked of many settings: its numbers, where each of its parts holds, and where one does not."""
-
-    numbers: dict[str, Number] = field(default_factory=dict)
-    held: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
-    missed: list[str] = field(default_factory=list)
-
-    def add(self, number: str, where: str, value: Number, parts: Mapping[str, bool], missed: str = "") -> None:
-        """One number of one setting, and which parts hold there; ``missed`` says so where one does not."""
-        self.numbers[f"{number} ({where})"] = value
-        for part, holds in parts.items():
-            self.held.setdefault(part, []).append((where, holds))
-        if not all(parts.values()):
-            self.missed.append(missed or f"{where}: {value}")
-
-    def value(self, number: str, where: str) -> float:
-        """A number that was added, without its interval."""
-        found = self.numbers[f"{number} ({where})"]
-        assert isinstance(found, Estimate)
-        return found.value
-
-    def counts(self, label: str = "settings with {}", of: str = "") -> dict[str, Number]:
-        """In how many settings, of those whose names begin so, each part holds; named by ``label``."""
-        return {
-            label.format(part): count_cases(holds for where, holds in found if where.startswith(of))
-            for part, found in self.held.items()
-        }
 
 
 def format_number(value: Number) -> str:
@@ -306,8 +271,8 @@ class Line:
     def can_tell(self, numbers: Mapping[str, Any]) -> bool:
         """Whether the line can be tested on these numbers."""
         value = self.read(numbers)
-        there = not isinstance(value, Cases) or value.of > 0
-        return there and (self.testable is None or self.testable.kept(numbers) == 1)
+        countable = not isinstance(value, Cases) or value.of > 0
+        return countable and (self.testable is None or self.testable.kept(numbers) == 1)
 
     def kept(self, numbers: Mapping[str, Any]) -> float:
         """1 if the number is as asked, 0 if not, the share of its cases if they are counted; NaN if it cannot be told.
@@ -410,15 +375,15 @@ class Rule:
         if any(line.kept(numbers) != 1 for line in self.able):
             return "not testable"
         tested = [line for line in self.lines if line.can_tell(numbers)]
-        kept = [line.kept(numbers) for line in tested]
-        claimed = [share for line, share in zip(tested, kept, strict=True) if not line.control]
-        if any(line.refutes and share < 1 for line, share in zip(tested, kept, strict=True)):
+        shares = [line.kept(numbers) for line in tested]
+        claimed = [share for line, share in zip(tested, shares, strict=True) if not line.control]
+        if any(line.refutes and share < 1 for line, share in zip(tested, shares, strict=True)):
             return "refuted as stated"
-        if (claimed and max(claimed) == 0) or (self.strict and min(kept, default=1) < 1):
+        if (claimed and max(claimed) == 0) or (self.strict and min(shares, default=1) < 1):
             return self.missed
         if len(tested) < len(self.lines) and (self.strict or not claimed):
             return "not testable"
-        return self.whole if min(kept) == 1 and len(tested) == len(self.lines) else "partly"
+        return self.whole if min(shares) == 1 and len(tested) == len(self.lines) else "partly"
 
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
         """Each part of the claim: ``yes``, ``no``, how many of which cases hold, or ``not testable``."""

@@ -71,9 +71,9 @@ class BindingProfile(PromptSetting):
 
     @property
     def name(self) -> str:
-        kept = "" if self.keys == "all" else "_facts"
+        keys = "" if self.keys == "all" else "_facts"
         drawn = "" if self.draw is None else f"-random{self.draw}"
-        return f"binding_profile/{slug(self.model)}{drawn}_{self.template}_{self.facts}{name_variant(self)}{kept}"
+        return f"binding_profile/{slug(self.model)}{drawn}_{self.template}_{self.facts}{name_variant(self)}{keys}"
 
 
 def name_variant(setting: Any) -> str:

@@ -88,8 +88,8 @@ def measure(
     if setting.prompts < 2:
         raise ValueError(f"an interval over prompts needs at least 2 of them; got {setting.prompts}")
     cuts = Cuts(prompts.start, SPAN, lengths=LENGTHS, taus=TAUS, shown=(DEFAULT_LENGTH, DEFAULT_TAU))
-    found = make_head_views(model, prompts.input_ids, cuts, progress=progress)
-    arrays = average_views(found)
+    views = make_head_views(model, prompts.input_ids, cuts, progress=progress)
+    arrays = average_views(views)
     example = arrays.pop("examples")[0]
     choices = choose_answers(model, prompts)
     return arrays | {

@@ -104,12 +104,12 @@ def measure(
     prompts = binding_prompts(tokenizer, template=setting.wording, **drawn)
     keys = slice(prompts.start, prompts.input_ids.shape[1] - 1)
     wanted = {"positional": "positional", "symbolic": "symbolic", "kept": "kept", "energy": "plane_energy_share"}
-    found = look(model, prompts, wanted, keys=keys, taus=TAUS.values(), progress=progress)
+    measured = look(model, prompts, wanted, keys=keys, taus=TAUS.values(), progress=progress)
     kind = torch.float16 if setting.half else torch.float32
     return {
-        **{name: found[name].movedim(-1, 0).to(kind).numpy() for name in ("positional", "symbolic")},
-        **{name: found[name].nanmean(0).to(kind).numpy() for name in ("kept", "energy")},
-        "angles": found["angles"].numpy(),
+        **{name: measured[name].movedim(-1, 0).to(kind).numpy() for name in ("positional", "symbolic")},
+        **{name: measured[name].nanmean(0).to(kind).numpy() for name in ("kept", "energy")},
+        "angles": measured["angles"].numpy(),
         "keys": np.array(keys.stop - keys.start),
         **measure_answers(model, prompts),
     }

@@ -65,8 +65,8 @@ def measure(
     """
     generator = torch.Generator().manual_seed(seed)
     orders = draw_orders(prompts.blocks, permutations, generator)
-    found = measure_choices(model, prompts, orders, progress=progress)
-    return {name: x.astype(np.float32) for name, x in _summaries(found).items()}
+    choices = measure_choices(model, prompts, orders, progress=progress)
+    return {name: x.astype(np.float32) for name, x in _summaries(choices).items()}
 
 
 def measure_choices(

@@ -57,9 +57,9 @@ def measure(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarr
         return torch.stack(rows, -2).unflatten(-2, (len(BASES), len(LENGTHS)))
 
     wanted = {"positional": "positional", "symbolic": "symbolic", "table": measure_orders}
-    found = look(model, prompts, wanted, layout=lambda heads: swaps)
-    table = found["table"].movedim((3, 4, 5), (1, 2, 0))
-    arrays = dict(zip(MEASURED, table, strict=True)) | {name: found[name] for name in ("positional", "symbolic")}
+    measured = look(model, prompts, wanted, layout=lambda heads: swaps)
+    table = measured["table"].movedim((3, 4, 5), (1, 2, 0))
+    arrays = dict(zip(MEASURED, table, strict=True)) | {name: measured[name] for name in ("positional", "symbolic")}
     return {name: x.float().numpy() for name, x in arrays.items()} | {"sees": visible_tokens(model)}
 
 

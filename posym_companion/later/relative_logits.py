@@ -260,8 +260,8 @@ def average_by_asked_place(
                 chosen[half::2] = False
                 halves[half, :, place] = logits[chosen].mean(0)
         rows.append(halves)
-    found = torch.stack(rows, 1).unflatten(1, (len(model.seeds), solver.layers))
-    return found.float().numpy()
+    averages = torch.stack(rows, 1).unflatten(1, (len(model.seeds), solver.layers))
+    return averages.float().numpy()
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

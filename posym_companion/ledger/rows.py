@@ -57,30 +57,30 @@ def make_row(judged: Claim, folder: Path | None = None) -> Row:
 
 def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """A claim decided in every set of models that it is asked of."""
-    found = _column(judged, measured)
+    row = _column(judged, measured)
     if not judged.columns:
-        return found
+        return row
     columns = [_column(one, measured) for one in judged.columns]
-    verdict = combine_columns(one.verdict for one in (found, *columns))
-    return replace(found, verdict=verdict, verdict_of_column=found.verdict, columns=columns)
+    verdict = combine_columns(one.verdict for one in (row, *columns))
+    return replace(row, verdict=verdict, verdict_of_column=row.verdict, columns=columns)
 
 
 def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """Return a claim decided, on its own prompts, on those of every remedy, and on every other model that is asked."""
     fixed: dict[str, Fixed] = {**(judged.families or {}), **dict.fromkeys(judged.others, judged.rule_fixed)}
     by_model = {model: measured(judged.measure, model=model) for model in fixed}
-    own, *rest = count_elsewhere(judged.rule, [measured(judged.measure), *by_model.values()])
-    row = replace(decide(judged, own), remedied=_remedied(judged, measured))
+    first, *rest = count_elsewhere(judged.rule, [measured(judged.measure), *by_model.values()])
+    row = replace(decide(judged, first), remedied=_remedied(judged, measured))
     if judged.families is None:
         return replace(row, sentence=write_sentence(judged, row))
     again = [
         OnOtherModel(
             model=model,
-            called=found.model if model in judged.others and isinstance(found, Measured) else "",
+            called=other.model if model in judged.others and isinstance(other, Measured) else "",
             remedied=_remedied(judged, partial(measured, model=model)),
-            **judge_again(judged, fixed[model], found),
+            **judge_again(judged, fixed[model], other),
         )
-        for model, found in zip(fixed, rest, strict=True)
+        for model, other in zip(fixed, rest, strict=True)
     ]
     families, others = again[: len(judged.families)], again[len(judged.families) :]
     verdict = reduce(combine_families, (one.verdict for one in families), row.verdict)
@@ -159,14 +159,14 @@ def decide(judged: Claim, found: Measured | str) -> Row:
     }
     if isinstance(found, str):
         return Row(**common, verdict="not run here", command=judged.command, note=found)
-    told = _told(rule, found)
+    judgement = _told(rule, found)
     return Row(
         **common,
-        **told,
+        **judgement,
         first_rule_verdict=first.verdict(found.ours) if first else _unwritten(judged),
         fails_in=[*found.fails_in] or rule.missed_by(found.ours),
         model=found.model,
-        command=judged.command if told["verdict"] == "not testable" else "",
+        command=judged.command if judgement["verdict"] == "not testable" else "",
         note=found.note,
     )
 

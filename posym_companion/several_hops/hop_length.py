@@ -79,23 +79,23 @@ def measure(
     generator = trained.generator(TEST)
     base = task.sample(setting.watched, generator=generator)
     captured = capture_layers(model, base.tokens)
-    found: dict[str, list[Tensor]] = {"onward": [], "added": [], "foretold": []}
+    arrays: dict[str, list[Tensor]] = {"onward": [], "added": [], "foretold": []}
     for length in setting.lengths:
         extra = length - least
         batch = task.sample(setting.watched, generator=trained.generator(TEST), extra=extra)
         rows, path = _station_rows(capture_layers(model, batch.tokens), batch.path)
         asks = path >= 0
         onward = rows.gather(-1, path.clamp_min(0)[None, :, :, None, None].expand(*rows.shape[:4], 1))[..., 0]
-        found["onward"].append(onward[:, asks].mean(1))
-        found["added"].append(rows[..., :extra].sum(-1)[:, asks].mean(1))
-        found["foretold"].append(
+        arrays["onward"].append(onward[:, asks].mean(1))
+        arrays["added"].append(rows[..., :extra].sum(-1)[:, asks].mean(1))
+        arrays["foretold"].append(
             predict_onward_attention(captured, base.path, trained.angles, window=task.window, extra=extra)
         )
     return {
         "lengths": np.array(setting.lengths),
         "accuracy": accuracy.numpy(),
         "profile": logit_profile(captured, base.path, trained.angles, window=task.window).float().cpu().numpy(),
-        **{name: torch.stack(values).float().cpu().numpy() for name, values in found.items()},
+        **{name: torch.stack(values).float().cpu().numpy() for name, values in arrays.items()},
     }
 
 

@@ -90,7 +90,7 @@ def measure(
     tokens = batch.tokens.to(device)
     layers = capture_layers(model, batch.tokens)
     attention = layers.attention()
-    found = agreement(attention.cpu(), batch.tokens, task, hops=trained.hops)
+    agreed = agreement(attention.cpu(), batch.tokens, task, hops=trained.hops)
     programs = candidates(tokens, task, hops=trained.hops)
     heads = [(layer, head) for layer in range(trained.layers) for head in range(trained.heads)]
 
@@ -108,14 +108,14 @@ def measure(
         silenced.append(accuracy(output={head: mean[head]}))
         for name in shown:
             programmed[name].append(accuracy(attention={head: programs.attention(name)}))
-    functions = {head: found.function(*head)[0] for head in heads}
+    functions = {head: agreed.function(*head)[0] for head in heads}
     known = {head: programs.attention(name) for head, name in functions.items() if name != NONE}
     removed, left = _remove(accuracy, mean, heads, progress=progress)
     return {
         "accuracy": accuracy(),
-        "hits": found.hits.numpy(),
-        "weight": found.weight.numpy(),
-        "chance": found.chance.numpy(),
+        "hits": agreed.hits.numpy(),
+        "weight": agreed.weight.numpy(),
+        "chance": agreed.chance.numpy(),
         "silenced": by_head(silenced),
         "programmed": np.stack([by_head(programmed[name]) for name in shown]),
         "all_programmed": accuracy(attention=known),

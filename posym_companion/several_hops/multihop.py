@@ -269,36 +269,36 @@ class Watch:
         seen = slice(min(settings.look, settings.validation))
         right = mark_right_answers(model, self.validation.tokens[seen], self.validation.answer[seen])
         accuracy = average_by_hops(right, self.validation.hops[seen], settings.hops)
-        found = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
+        arrays = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
         turned = self.last is None or bool(((accuracy - self.last).abs() > settings.turn).any())
         if turned or step % settings.checkpoint_every == 0 or step == settings.steps:
             self.last = accuracy
-            found |= {"checkpoint_step": torch.tensor(step), **self.checkpoint(model)}
+            arrays |= {"checkpoint_step": torch.tensor(step), **self.checkpoint(model)}
             if self.report is not None:
-                shown = " ".join(f"{value:.2f}" for value in found["accuracy"].tolist())
+                shown = " ".join(f"{value:.2f}" for value in arrays["accuracy"].tolist())
                 self.report(f"{settings.name}, step {step}: accuracy by hops {shown}, {steps / began:.1f} steps/s")
         trained.model.train()
         self.before = time.perf_counter(), step
-        return found
+        return arrays
 
     def checkpoint(self, model: Any) -> dict[str, Tensor]:
         """Accuracy on all validation sequences, and :meth:`scores` with the seconds that they took."""
         right = mark_right_answers(model, self.validation.tokens, self.validation.answer)
         began = time.perf_counter()
-        found = self.scores(model)
-        found["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
-        found["accuracy"] = average_by_hops(right, self.validation.hops, self.settings.hops)
-        return found
+        arrays = self.scores(model)
+        arrays["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
+        arrays["accuracy"] = average_by_hops(right, self.validation.hops, self.settings.hops)
+        return arrays
 
     def scores(self, model: Any) -> dict[str, Tensor]:
         """What :func:`posym_companion.several_hops.hop_scores.summary` says of heads, and the attention on examples."""
         settings, sequences = self.settings, self.monitored
         layers = capture_layers(model, sequences.tokens)
         scores = station_scores(layers, sequences.path, angles=settings.angles)
-        found = summary(scores, sequences.hops, longest=settings.hops)
-        found["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
-        found["swaps"] = torch.tensor(scores.swaps)
-        return found
+        arrays = summary(scores, sequences.hops, longest=settings.hops)
+        arrays["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
+        arrays["swaps"] = torch.tensor(scores.swaps)
+        return arrays
 
     @property
     def examples(self) -> Tensor:

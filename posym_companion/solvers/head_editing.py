@@ -119,8 +119,8 @@ def measure(
     edits, heads = edits_of(BlockLayout(**lists.layout)), rankings["predictors"].shape[-2:]
 
     def answers() -> tuple[np.ndarray, np.ndarray]:
-        found = by_role(questions.logits(model).cpu(), questions.asked)
-        return tuple(x.unflatten(0, (setting.lists, -1)).numpy() for x in found)  # pyright: ignore[reportReturnType]
+        before = by_role(questions.logits(model).cpu(), questions.asked)
+        return tuple(x.unflatten(0, (setting.lists, -1)).numpy() for x in before)  # pyright: ignore[reportReturnType]
 
     unedited = answers()
     rows = []

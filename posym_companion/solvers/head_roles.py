@@ -31,14 +31,14 @@ def record_members_outputs(
     model: DecoderEnsemble, batch: FactsBatch
 ) -> list[Float[Tensor, "seed variant prompt head token dim"]]:
     """What every layer's heads read, before the output map."""
-    kept: list[Tensor] = []
+    outputs: list[Tensor] = []
 
     def keep(layer: int, read: Tensor) -> Tensor:
-        kept.append(read)
+        outputs.append(read)
         return read
 
     model(batch.tokens, edit=keep)
-    return kept
+    return outputs
 
 
 @torch.no_grad()

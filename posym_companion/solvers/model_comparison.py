@@ -89,13 +89,13 @@ def measure(
     wanted = {"positional": "positional", "symbolic": "symbolic", "plane_energy": "plane_energy_share"}
     measured = look(model, prompts, wanted, keys=slice(-1), progress=progress)
     turning = measured.pop("angles").numpy()
-    found = {name: x.float().numpy() for name, x in measured.items()}
-    said, choices = summarize_loaded(model), choose_answers(model, prompts)
-    windows = np.array([window or 0 for window in said.windows])
+    scores = {name: x.float().numpy() for name, x in measured.items()}
+    summary, choices = summarize_loaded(model), choose_answers(model, prompts)
+    windows = np.array([window or 0 for window in summary.windows])
     trends = measure_head_trends(
-        found["positional"],
-        found["symbolic"],
-        found["plane_energy"],
+        scores["positional"],
+        scores["symbolic"],
+        scores["plane_energy"],
         turning,
         tokens=prompts.input_ids.shape[1],
         local=windows > 0,
@@ -106,14 +106,14 @@ def measure(
             name: np.full(3, np.nan) if x is None else np.array([x.value, x.low, x.high])
             for name, x in {"right": right, **vars(trends)}.items()
         },
-        **found,
-        "plane_energy": np.nan_to_num(found["plane_energy"]).mean(0),
+        **scores,
+        "plane_energy": np.nan_to_num(scores["plane_energy"]).mean(0),
         "plane_angle": turning,
         "correct": choices.correct.numpy(),
         "alternatives": choices.alternatives.numpy(),
-        "parameters": np.array(said.parameters),
+        "parameters": np.array(summary.parameters),
         "tokens": np.array(prompts.input_ids.shape[1]),
-        "rope_bases": np.array(said.rope_bases),
+        "rope_bases": np.array(summary.rope_bases),
         "windows": windows,
     }
 

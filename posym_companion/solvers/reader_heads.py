@@ -124,10 +124,10 @@ def measure(
             measure_prompt(model, prompts, number, *drawn)["log_ratio"]
             for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
         ]
-    kept = [RUNS.index(run) for run in KEPT]
+    chosen = [RUNS.index(run) for run in KEPT]
     return {
         "contrasts": read["contrasts"][read["curves"].tolist().index("block")].astype(np.float16),
-        "log_ratio": torch.stack(rows)[:, :, kept].cpu().numpy().astype(np.float16),
+        "log_ratio": torch.stack(rows)[:, :, chosen].cpu().numpy().astype(np.float16),
         "positional": read["positional"].astype(np.float16),
         "symbolic": read["symbolic"].astype(np.float16),
         "correct": read["correct"],

@@ -119,15 +119,15 @@ def layer_contrasts(
         settings: ``positional`` and ``symbolic`` ``[prompt, layer, head]`` and ``plane_angle`` ``[layer, plane]``.
         local: leave out global layers, whose angles are slower; the halves stay where they are.
     """
-    found = {}
+    contrasts = {}
     for where, heads in settings.items():
         angles = heads["plane_angle"]
         layers = find_local_layers(angles) if local else np.arange(len(angles))
         positional, symbolic = (
             measure_layer_trend(heads[name], layers, draws=DRAWS) for name in ("positional", "symbolic")
         )
-        found[where] = positional, symbolic
-    return found
+        contrasts[where] = positional, symbolic
+    return contrasts
 
 
 def yield_layer_trend(settings: Mapping[str, Heads], *, thirds: bool = False) -> Iterator[Yielded]:
@@ -179,10 +179,10 @@ def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
     Args:
         scores: ``positional`` and ``symbolic``, and both with ``null_`` before their names, ``[prompt, layer, head]``.
     """
-    found = head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS)
+    correlation = head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS)
     if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
-        return found, None
-    return found, head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
+        return correlation, None
+    return correlation, head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
 
 
 def yield_correlations(

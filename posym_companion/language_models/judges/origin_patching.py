@@ -132,7 +132,7 @@ def patched_origins(look: Look) -> Iterator[Yielded]:
 
 def _behind_facts(look: Look) -> list[str]:
     """Return what attention follows behind eight facts of the same frame, in words, where that was run."""
-    told = []
+    sentences = []
     for kind, ending in KINDS.items():
         for wording in WORDINGS:
             try:
@@ -142,5 +142,5 @@ def _behind_facts(look: Look) -> list[str]:
             follows = (
                 f"{part} {format_number(share_followed(result, 'attention', part))}" for part in ("origin", "symbol")
             )
-            told.append(f"{kind}, {wording}: {', '.join(follows)}")
-    return told
+            sentences.append(f"{kind}, {wording}: {', '.join(follows)}")
+    return sentences

@@ -118,16 +118,16 @@ def measure_random_weights(
         remedy: of the prompts.
         model: whose architecture it is.
     """
-    found = {}
+    trends = {}
     for wording, facts in random_weight_kinds(remedy, model):
         setting = RandomWeights(model=model, weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
-        found[wording, facts] = BesideRandomWeights(
+        trends[wording, facts] = BesideRandomWeights(
             found=statistic(load_result(setting.name, folder=folder), RESAMPLES),
             drawn=tuple(
                 statistic(one, 2).value for one in random_weight_results(wording, facts, folder, remedy, model)
             ),
         )
-    return found
+    return trends
 
 
 def correlation_with_random_weights(

@@ -40,9 +40,9 @@ def not_relative(look: Look) -> Iterator[Yielded]:
         yield "nats that are not relative, with a mask less twice those without", f"layer {layer}", more
     every = []
     for model in FAMILIES:
-        own = look.load(RelativeLogits(model=model))
+        trained = look.load(RelativeLogits(model=model))
         fresh = [look.load(RelativeLogits(model=model, draw=draw)) for draw in DRAWS]
-        share, size = beyond_distance(own), float(np.median(unexplained_nats(own)[1:]))
+        share, size = beyond_distance(trained), float(np.median(unexplained_nats(trained)[1:]))
         born = [float(np.median(beyond_distance(each)[1:])) for each in fresh]
         most = max(float(np.median(unexplained_nats(each)[1:])) for each in fresh)
         # Of an even number of layers the lower of the two in the middle: what lies below it, more than half exceed.
