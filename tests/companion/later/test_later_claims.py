@@ -373,7 +373,7 @@ def test_a_rule_is_put_to_every_model_that_was_run(tmp_path):
     (row,) = ledger("L-2", folder=tmp_path)
     assert row.verdict == alone.verdict == "reproduced in kind"
     assert "gemma-3-270m, taught to bind: *reproduced in kind*; small Llama: *not reproduced*." in row.note
-    assert row.ours["small Llama: verdict"] == "not reproduced"
+    assert {one.called: one.verdict for one in row.others}["small Llama"] == "not reproduced"
     assert row.ours["small Llama: parts"] == "logits are nearly a sum: no; more so than with random weights: yes"
     assert row.ours["small Llama: mean correlation"]["value"] == pytest.approx(0.4**0.5, abs=1e-3)
     assert "later_claims/sums_llama_untrained" in row.evidence
