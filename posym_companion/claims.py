@@ -5,22 +5,20 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import fields, replace
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from posym_companion.finding import REMEDIES, Claim, Line, Measured, Numbers, Rule, count_cases
-from posym_companion.results import MissingResultError
+from posym_companion.verdicts import REMEDIES, Claim, Line, Measured, Rule
 
 FILE = Path(__file__).with_name("claims.toml")
-# A number's name, a threshold, or both, as lines have them: "accuracy > 0.9".
-NUMBER = re.compile(r"([^<>]*?)(?:(?:^| )([<>]) (-?\d+(?:\.\d+)?(?:e-?\d+)?))?")
-# The number that says on how many other models a claim's rule holds whole.
-ELSEWHERE = "other models in which the rule holds whole"
+# A number's name, a threshold, or both, as lines have them: "accuracy > 0.9"; and one of the estimate without its
+# interval, "accuracy > 0, mean > 0.1".
+EDGE = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
+NUMBER = re.compile(rf"([^<>]*?)(?:(?:^| )([<>]) ({EDGE})(?:, mean \2 ({EDGE}))?)?")
 
 
 @cache
@@ -47,28 +45,17 @@ def load_claim(name: str) -> Claim:
     entry = _entry(name)
     if "column_of" not in read_entries()[name]:
         entry["columns"] = tuple(load_claim(each) for each, x in read_entries().items() if x.get("column_of") == name)
-    judge, asked_of, unit = entry.pop("judge", None), entry.pop("asked_of", None), entry.pop("unit", "cases")
-    for key in {"rule", "first_rule"} & set(entry):
-        entry[key] = _rule(name, entry[key], unit)
+    judge, unit = entry.pop("judge", None), entry.pop("unit", "cases")
+    if "first_rule" in entry:
+        entry["first_rule"] = _rule(name, _complete_first_rule(name, entry), unit)
+    if "rule" in entry:
+        entry["rule"] = _rule(name, entry["rule"], unit)
     fixed = {remedy: when for when, each in entry.get("remedies", {}).items() for remedy in each}
     if unknown := set(fixed) - set(REMEDIES):
         _refuse(name, f"remedies stand in lists by when they were fixed, and are {', '.join(REMEDIES)}; not {unknown}")
     entry["remedies"] = {remedy: fixed[remedy] for remedy in REMEDIES if remedy in fixed}
-    judged = _made(Claim, name, {"id": name, "measure": None, **entry})
-    if judge is None:
-        return judged
-    measure = _function(name, judge)
-    return replace(judged, measure=partial(_asked_of_all, asked_of, judged.rule, measure) if asked_of else measure)
-
-
-def load_rule(name: str) -> Rule:
-    """The rule that judges a claim, without the file that measures it; for what measures a claim to look at.
-
-    Raises:
-        ValueError: see :func:`load_claim`.
-    """
-    entry = _entry(name)
-    return _rule(name, entry["rule"], entry.get("unit", "cases"))
+    measure = None if judge is None else _function(name, judge)
+    return _made(Claim, name, {"id": name, "measure": measure, **entry})
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -85,11 +72,45 @@ def _entry(name: str) -> dict[str, Any]:
     return {"rule_fixed": "after a first look" if "first_rule" in entry else "before the run"} | entry
 
 
+def _complete_first_rule(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a claim's first rule with the lines that its ``keeps`` names, which stand in the later rule."""
+    first, later = dict(entry["first_rule"]), entry.get("rule", {})
+    parts = first.pop("keeps", [])
+    lines = {kind: _spread_all(later.get(kind, {})) for kind in ("lines", "able")}
+    if unknown := [part for part in parts if part not in {**lines["lines"], **lines["able"]}]:
+        _refuse(name, f"a first rule keeps parts of the rule, {', '.join(lines['lines'])}; not {unknown}")
+    for kind, each in lines.items():
+        if chosen := {part: each[part] for part in parts if part in each} | first.get(kind, {}):
+            first[kind] = chosen
+    return first
+
+
+def _spread_all(lines: Mapping[str, Any]) -> dict[str, Any]:
+    """Return lines by their parts, each that is said once of several rows of words as often as there are rows."""
+    return {part: line for one, entry in lines.items() for part, line in _spread(one, entry).items()}
+
+
+def _spread(part: str, entry: Any) -> dict[str, Any]:
+    """Return a line, or one for each row of words in its ``over``, which stand for ``{0}``, ``{1}`` and so on."""
+
+    def fill(x: Any, words: list[str]) -> Any:
+        if isinstance(x, dict):
+            return {fill(key, words): fill(value, words) for key, value in x.items()}
+        return [fill(one, words) for one in x] if isinstance(x, list) else x.format(*words) if isinstance(x, str) else x
+
+    if not isinstance(entry, dict) or not isinstance(entry.get("over"), list):
+        return {part: entry}
+    line = {key: value for key, value in entry.items() if key != "over"}
+    return {part.format(*words): fill(line, words) for words in entry["over"]}
+
+
 def _rule(name: str, entry: Mapping[str, Any], unit: str) -> Rule:
     lines = {kind: entry[kind] for kind in ("lines", "able") if kind in entry}
     if not all(isinstance(each, dict) for each in lines.values()):
         _refuse(name, 'a rule\'s lines stand by the part that each decides, lines."it is" = "accuracy > 0.9"')
-    made = {kind: tuple(_line(name, part, x, unit) for part, x in each.items()) for kind, each in lines.items()}
+    made = {
+        kind: tuple(_line(name, part, x, unit) for part, x in _spread_all(each).items()) for kind, each in lines.items()
+    }
     return _made(Rule, name, {"whole": "reproduced in kind", **entry, **made})
 
 
@@ -100,8 +121,9 @@ def _line(name: str, part: str, entry: Any, unit: str) -> Line:
     if not fits or not (found := NUMBER.fullmatch(values.get("of", ""))) or {"of", "each"} <= set(values):
         _refuse(name, f'{part!r} asks a number, or one and a threshold as in "accuracy > 0.9", not {entry!r}')
     values = values | {key: _of_cases(name, part, values[key]) for key in ("each", "among") if key in values}
-    of, mark, edge = found.groups()
+    of, mark, edge, mean = found.groups()
     asked: dict[str, Any] = {{">": "above", "<": "below"}[mark]: float(edge)} if mark else {}
+    asked |= {"mean": float(mean)} if mean else {}
     match values:
         case {"testable": [guard, number]}:
             asked["testable"] = _line(name, guard, number, "cases")
@@ -139,44 +161,3 @@ def _function(name: str, judge: str) -> Callable[..., Measured]:
         return getattr(importlib.import_module(f"posym_companion.{module}"), function)
     except (ModuleNotFoundError, AttributeError) as error:
         raise ValueError(f"{FILE.name}, {name}: judge is {judge!r}, but {error}") from error
-
-
-def _asked_of_all(
-    models: Sequence[str],
-    rule: Rule,
-    judge: Callable[..., Measured],
-    folder: Path | None,
-    model: str | None = None,
-) -> Measured:
-    """What the first model says, and the rule's verdict and numbers on every other that was run; or what one says.
-
-    Where the rule asks whether it holds elsewhere, all others are asked beside that one, too.
-    """
-    alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
-    if model is not None and alone == rule:
-        return judge(folder, model=model)
-    models = [model, *(each for each in models if each != model)] if model is not None else models
-    rule = alone
-    found = judge(folder, model=models[0])
-    ours: dict[str, Any] = copy(found.ours) if isinstance(found.ours, Numbers) else dict(found.ours)
-    evidence, said = list(found.evidence), []
-    fails, whole = list(found.fails_in), []
-    for model in models[1:]:
-        try:
-            other = judge(folder, model=model)
-        except MissingResultError:
-            continue
-        verdict, held = rule.verdict(other.ours), rule.parts(other.ours)
-        said.append(f"{other.model}: *{verdict}*")
-        if verdict != "not testable":
-            whole.append(verdict == rule.whole)
-            missed = [part for part, answer in held.items() if answer == "no"]
-            lacks = f"not {'; not '.join(missed)}" if missed else "in part"
-            fails += [] if whole[-1] else [f"{other.model}: {lacks}"]
-        ours |= {f"{other.model}: verdict": verdict}
-        ours |= {f"{other.model}: parts": "; ".join(f"{part}: {answer}" for part, answer in held.items())}
-        ours |= {f"{other.model}: {name}": value for name, value in rule.read(other.ours).items()}
-        evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
-    note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
-    ours |= {ELSEWHERE: count_cases(whole)}
-    return replace(found, ours=ours, evidence=evidence, fails_in=fails, note=note)

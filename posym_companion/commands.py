@@ -16,7 +16,7 @@ from posym_profile.__main__ import add_places
 WIDTH = 100
 
 if TYPE_CHECKING:
-    from posym_companion.finding import Row
+    from posym_companion.verdicts import Row
 
 
 def add_commands(commands: Any) -> None:
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> None:
 
     require_experiment(options.experiment)
     check_places(options.jobs, options.cluster)
-    from posym_companion.loop import run_experiment
+    from posym_companion.experiments import run_experiment
 
     for result in run_experiment(
         options.experiment,
@@ -89,7 +89,7 @@ def _in_columns(table: Iterable[tuple[str, ...]]) -> list[str]:
 
 def _whole(row: Row) -> str:
     """All that the ledger says of a claim, a paragraph a field; what is empty is left out."""
-    said = {
+    fields = {
         "Claim": row.claim,
         "Paper": row.paper,
         "Here": row.summary,
@@ -103,7 +103,7 @@ def _whole(row: Row) -> str:
     }
     paragraphs = [
         textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=f"{name}: ", subsequent_indent="    ")
-        for name, text in said.items()
+        for name, text in fields.items()
         if text
     ]
     return "\n".join([f"{row.id}  {row.grade}: {row.short}", *paragraphs])

@@ -2,7 +2,7 @@
 
 A judge takes a :class:`Look` and yields ``(quantity, case, number)``; the case is empty where a number is of all cases
 together. A line of a rule asks each case, ``each = ["s_SYM > 0.9", "s_POS < 0.1"]``. In how many cases it holds, and
-where it fails with which numbers, is made here and in :mod:`posym_companion.finding`, once for all judges.
+where it fails with which numbers, is made here and in :mod:`posym_companion.verdicts`, once for all judges.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posym_companion.finding import Measured, Number, Numbers, Remedy
 from posym_companion.results import Result, load_result, load_stored_results
+from posym_companion.verdicts import Measured, Number, Numbers, Remedy
 
 # A quantity that a case does not have is None; so rules may ask a quantity that no case has.
 Yielded = tuple[str, str, Number | None]
@@ -27,7 +27,7 @@ class Look:
     Attributes:
         folder: of results; by default this checkout's.
         model: name of the language model that is asked, if any.
-        remedy: other prompts on which the rule is asked, see ``posym_companion.finding.REMEDIES``.
+        remedy: other prompts on which the rule is asked, see ``posym_companion.verdicts.REMEDIES``.
         evidence: names of the results that were read, in their order, then the chapters that show them.
         measured_on: what the numbers are of, in words.
         note: what a reader of the verdict should also know.

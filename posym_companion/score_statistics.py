@@ -207,9 +207,9 @@ def variance_shares(
         y = y - y.mean() if np.ptp(y) > 0 else np.zeros_like(y)
         head, task, both = y.mean((0, 1)), y.mean((1, 2)), y.mean(1)
         prompt = y.mean(2) - task[:, None]
-        own = both - head - task[:, None]
+        interaction = both - head - task[:, None]
         rest = y - both[:, None] - prompt[..., None]
-        squares = [(part**2).mean() for part in (head, task, own, prompt, rest)]
+        squares = [(part**2).mean() for part in (head, task, interaction, prompt, rest)]
         # A draw that repeats one value has no variance to share out and counts for none.
         return np.array(squares) / sum(squares) if sum(squares) > 0 else np.full(len(squares), np.nan)
 

@@ -157,7 +157,7 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
             lock |= {f"{row.id} | verdict on these models": row.verdict_of_column}
         for one in row.remedied:
             lock |= _of_case(f"{row.id} | {one.remedy}", one, measured(judged.measure, one.remedy))
-        for family in row.families or ():
+        for family in (*(row.families or ()), *row.others):
             place, model = f"{row.id} | {family.model}", {"model": family.model}
             lock |= {f"{row.id} | {row.model} | verdict": row.verdict_of_model}
             lock |= _of_case(place, family, measured(judged.measure, **model))

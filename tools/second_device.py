@@ -63,7 +63,7 @@ def failing_cells(chapter: Path) -> list[str]:
 
 def failing_experiment(name: str) -> list[str]:
     """What an experiment at its small size raises, beside the stored results of all others, which some read."""
-    from posym_companion.loop import run_experiment
+    from posym_companion.experiments import run_experiment
 
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "results", folder, ignore=shutil.ignore_patterns(name), dirs_exist_ok=True)

@@ -55,8 +55,8 @@ def hessian_product(
     def product(vector: Tensor) -> Tensor:
         if not gradient.requires_grad:  # a loss that is linear in its parameters
             return torch.zeros_like(vector)
-        found = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
-        return torch.cat([x.flatten() for x in found])
+        products = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
+        return torch.cat([x.flatten() for x in products])
 
     return product
 
@@ -94,10 +94,10 @@ def sharpness(
     def multiply(vector: np.ndarray) -> np.ndarray:
         nonlocal made
         made += 1
-        found = product(torch.as_tensor(vector.ravel(), dtype=like.dtype, device=like.device)).double().cpu().numpy()
-        if not np.isfinite(found).all():
+        result = product(torch.as_tensor(vector.ravel(), dtype=like.dtype, device=like.device)).double().cpu().numpy()
+        if not np.isfinite(result).all():
             raise FloatingPointError("a product with the Hessian is not finite; lower the learning rate that led here")
-        return found
+        return result
 
     hessian = LinearOperator((size, size), matvec=multiply, dtype=np.float64)  # pyright: ignore[reportCallIssue]
     start = np.random.default_rng(seed).standard_normal(size)

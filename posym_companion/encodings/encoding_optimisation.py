@@ -22,7 +22,7 @@ from tqdm import tqdm
 from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
 from posym_companion.encodings.pointers import head_pointers
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_core.models import ClassLoss, CosineSettings, predict_classes
 from posym_core.tasks import SentenceBatch
 
@@ -150,17 +150,19 @@ def observe_model(setting: EncodingOptimisation, seed: int):
     few = SentenceBatch(**{name: getattr(batches[0], name)[: setting.sentences // 10] for name in ("tokens", "answer")})
 
     def look(step: int, trained: ClassLoss) -> Mapping[str, Tensor] | None:
-        found: dict[str, Any] = {}
+        observed: dict[str, Any] = {}
         trained.eval()
         if step in setting.bends:
             loss = _loss(trained, batches[0])
             bent = sharpness(loss, [p for p in trained.parameters() if p.requires_grad])
-            found.update(eigenvalue=bent.value, residual=bent.residual, loss=loss.detach())
+            observed.update(eigenvalue=bent.value, residual=bent.residual, loss=loss.detach())
         if step in setting.looks:
-            found["accuracy"] = (predict_classes(trained.model, batches[1]) == batches[1].answer.cpu()).double().mean()
-            found.update({name: x for name, x in head_pointers(trained.model, few).items() if name in SEEN})
+            observed["accuracy"] = (
+                (predict_classes(trained.model, batches[1]) == batches[1].answer.cpu()).double().mean()
+            )
+            observed.update({name: x for name, x in head_pointers(trained.model, few).items() if name in SEEN})
         trained.train()
-        return {name: torch.as_tensor(value, dtype=torch.float64) for name, value in found.items()} or None
+        return {name: torch.as_tensor(value, dtype=torch.float64) for name, value in observed.items()} or None
 
     return look
 

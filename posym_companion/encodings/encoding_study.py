@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from posym_companion.encodings.pointers import head_pointers
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.models import (
     ClassLoss,
@@ -197,15 +197,15 @@ def same_without_padding(setup: str) -> str:
 
 def full_size() -> list[EncodingStudy]:
     """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
-    found = []
+    settings = []
     for setup in list_setups():
         for task in TASKS:
             if has_no_meaning(task, setup) or (task == "count" and setup in SLOW):
                 continue
             seeds = tuple(range(8 if (task, setup) in MORE_SEEDS else 3))
-            found.append(EncodingStudy(task=task, setup=setup, seeds=seeds))
-    found += [*(deep_size(setup) for setup in DEEP), *(long_size(task, setup) for task, setup in LONG)]
-    return [*found, long_size("count", "rope", size="undropped")]
+            settings.append(EncodingStudy(task=task, setup=setup, seeds=seeds))
+    settings += [*(deep_size(setup) for setup in DEEP), *(long_size(task, setup) for task, setup in LONG)]
+    return [*settings, long_size("count", "rope", size="undropped")]
 
 
 def deep_size(setup: str) -> EncodingStudy:
@@ -275,12 +275,12 @@ def measure(
         head]``; and for Distance the pointers of
         :func:`posym_companion.encodings.pointers.head_pointers`, ``[layer, head]`` each.
     """
-    found: list[dict[str, np.ndarray]] = []
+    runs: list[dict[str, np.ndarray]] = []
     for seed in setting.seeds:
         checkpoint = work / f"{seed}.safetensors" if work is not None else None
         model, history = train_model(setting, seed, device=device, checkpoint=checkpoint, progress=progress)
-        found.append({"losses": history.losses.double().numpy(), **measure_model(setting, model, seed)})
-    return {name: np.stack([each[name] for each in found]) for name in found[0]}
+        runs.append({"losses": history.losses.double().numpy(), **measure_model(setting, model, seed)})
+    return {name: np.stack([each[name] for each in runs]) for name in runs[0]}
 
 
 def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, np.ndarray]:
@@ -296,7 +296,7 @@ def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> di
     by_answer = torch.stack([right[test.answer == answer].mean() for answer in range(task.classes)])
     removed = sentences(setting.ablated, 1)
     whole, ablated = ablate_each_head(model, removed)
-    found: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         "accuracy": right.mean(),
         "error": (answers - test.answer).abs().double().mean(),
         "by_answer": by_answer,
@@ -305,8 +305,8 @@ def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> di
         "averaged": ablate_each_head(model, removed, by="mean")[1],
     }
     if setting.task == "distance":
-        found.update(head_pointers(model, sentences(setting.pointed, 2)))
-    return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+        arrays.update(head_pointers(model, sentences(setting.pointed, 2)))
+    return {name: np.asarray(value, dtype=np.float64) for name, value in arrays.items()}
 
 
 EXPERIMENT = Experiment(

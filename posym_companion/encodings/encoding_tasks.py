@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from posym_companion.encodings.one_layer import EncodedReader
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.models import TrainingSettings, train
 from posym_core.store import choose_device
@@ -170,15 +170,15 @@ def measure(
 @torch.no_grad()
 def accuracies(model: EncodedReader, setting: EncodingTasks, test: str, *, seed: int) -> list[float]:
     """Part of fresh inputs answered rightly at every length; NaN where the encoding has no more rows."""
-    device, found = model.embedding.weight.device, []
+    device, rates = model.embedding.weight.device, []
     for length in setting.lengths:
         if model.longest is not None and length + 1 > model.longest:
-            found.append(float("nan"))
+            rates.append(float("nan"))
             continue
         batch = setting.sample(test, length, setting.test_inputs, torch.Generator().manual_seed(TESTING + seed))
         answers = torch.cat([model(part.to(device)).argmax(-1).cpu() for part in batch.tokens.split(100)])
-        found.append(float((answers == batch.answer).double().mean()))
-    return found
+        rates.append(float((answers == batch.answer).double().mean()))
+    return rates
 
 
 def task_of(test: str) -> CanonicalTask:

@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from posym_companion.encodings.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.experiments import Experiment, load_experiment_model, slug
 from posym_core.metrics import rotate
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
@@ -82,16 +82,16 @@ def spectra_of(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> dic
         plain = left @ right.mT
         return torch.stack([plain, plain * kernel, rotate(left, places, angles) @ rotate(right, places, angles).mT])
 
-    found = {
+    arrays = {
         "query": eigenvalues(ways(query, query)),
         "key": eigenvalues(ways(keys, keys)),
         "logits": singular_values(ways(query, keys.repeat_interleave(query.shape[1] // keys.shape[1], 1)) * scale),
     }
-    for name in tuple(found):
-        compared = majorisation(found[name][1:], found[name][:1].expand_as(found[name][1:]), weak=name == "logits")
-        found[f"{name}_holds"] = compared.holds
-        found[f"{name}_excess"] = compared.excess / found[name][0].sum(-1)
-    return found
+    for name in tuple(arrays):
+        compared = majorisation(arrays[name][1:], arrays[name][:1].expand_as(arrays[name][1:]), weak=name == "logits")
+        arrays[f"{name}_holds"] = compared.holds
+        arrays[f"{name}_excess"] = compared.excess / arrays[name][0].sum(-1)
+    return arrays
 
 
 def measure(model: Any, tokenizer: Any, setting: GramSpectra, *, progress: bool = True) -> dict[str, np.ndarray]:

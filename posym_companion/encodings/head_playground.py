@@ -71,11 +71,11 @@ def playground(name: str, spread: float) -> Playground:
         attention[level] = encoding.attention(logits)[0, -1, :-1]
         moved[level] = measure_movement(layer.permuted_logits(inputs, ORDERS), ORDERS)[0]
         try:
-            found = layer.cross_logits(inputs)[0]
+            cross = layer.cross_logits(inputs)[0]
         except UndefinedCrossLogits:
             continue
-        parts, score = exclusion(found), score_cross_logits(found)
-        C[level] = found - found.mean()
+        parts, score = exclusion(cross), score_cross_logits(cross)
+        C[level] = cross - cross.mean()
         shares[level] = [parts.positional_share, parts.symbolic_share, parts.interaction_share]
         scores[level] = [score.positional, score.symbolic]
     texts = tuple(text for text, _ in knob(name))

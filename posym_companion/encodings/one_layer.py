@@ -47,8 +47,8 @@ class EncodedReader(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.embedding = nn.Embedding(task.part_vocabulary, width)
-            own = make_encoding(encoding, sizes.shape())
-            self.absolute: Encoding | None = own if isinstance(own, Absolute) else None
+            method = make_encoding(encoding, sizes.shape())
+            self.absolute: Encoding | None = method if isinstance(method, Absolute) else None
             self.attention = Attention(sizes)
             self.read = nn.Linear(width, task.classes, bias=False)
             # As in the toys: strong random matches at the start trap heads in poor minima.

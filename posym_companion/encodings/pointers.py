@@ -127,8 +127,8 @@ def _scored(
                 C = layer_cross_logits(encoding, call, sentence, query, others)
             except UndefinedCrossLogits:
                 return dict.fromkeys(SCORED, nothing)
-            own = call.logits[sentence, :, query, query].double()[:, None]
-            scores, shares = score_cross_logits(C, outside=own), exclusion(C)
+            remaining = call.logits[sentence, :, query, query].double()[:, None]
+            scores, shares = score_cross_logits(C, outside=remaining), exclusion(C)
             values["positional"].append(scores.positional)
             values["symbolic"].append(scores.symbolic)
             for name in ("positional_share", "symbolic_share", "interaction_share"):

@@ -58,8 +58,8 @@ def closest_symbolic(angles: Float[Tensor, " plane"], places: int) -> tuple[floa
     constant = torch.ones(places).to(curves)
     # Curves of slow planes are nearly parallel: an orthogonal basis of their span keeps the residual accurate.
     left, sizes, right = torch.linalg.svd(curves, full_matrices=False)
-    kept = sizes > 1e-15 * places * sizes[0]
-    left, sizes, right = left[:, kept], sizes[kept], right[kept]
+    nonzero = sizes > 1e-15 * places * sizes[0]
+    left, sizes, right = left[:, nonzero], sizes[nonzero], right[nonzero]
     residual = constant - left @ (left.T @ constant)
     residual = residual - left @ (left.T @ residual)
     cosines, sines = ((left.T @ constant / sizes) @ right).chunk(2)

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.looking import PARTS, average_defined, block_tokens, look
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import PARTS, average_defined, block_tokens, look
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import binding_prompts
@@ -71,9 +71,9 @@ class BindingProfile(PromptSetting):
 
     @property
     def name(self) -> str:
-        kept = "" if self.keys == "all" else "_facts"
+        keys = "" if self.keys == "all" else "_facts"
         drawn = "" if self.draw is None else f"-random{self.draw}"
-        return f"binding_profile/{slug(self.model)}{drawn}_{self.template}_{self.facts}{name_variant(self)}{kept}"
+        return f"binding_profile/{slug(self.model)}{drawn}_{self.template}_{self.facts}{name_variant(self)}{keys}"
 
 
 def name_variant(setting: Any) -> str:

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import look, pad_angles
-from posym_companion.loop import Experiment, RunOutput, finish_part, load_experiment_model, slug
+from posym_companion.experiments import Experiment, RunOutput, finish_part, load_experiment_model, slug
+from posym_companion.head_measurements import look, pad_angles
 from posym_core.metrics import mean_interval
 from posym_profile.interventions import (
     Intervention,
@@ -193,12 +193,12 @@ def find_candidate_tasks(
     model: Any, tokenizer: Any, setting: FrequencySurgery
 ) -> dict[str, tuple[Prompts, np.ndarray, float]]:
     """Prompts of every candidate task, whether each is answered right, and the accuracy of a blind choice."""
-    found = {}
+    candidates = {}
     for name in dict.fromkeys(name for names in CANDIDATES.values() for name in names):
         prompts = make_prompts(tokenizer, name, facts=setting.facts, count=setting.prompts, seed=setting.seed)
         choices = choose_answers(model, prompts)
-        found[name] = prompts, choices.correct.numpy(), choices.chance
-    return found
+        candidates[name] = prompts, choices.correct.numpy(), choices.chance
+    return candidates
 
 
 def is_solved(correct: np.ndarray, chance: float) -> bool:
@@ -213,17 +213,19 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Prep
     Raises:
         ValueError: if the model solves no task of a role.
     """
-    found = find_candidate_tasks(model, tokenizer, setting)
+    candidates = find_candidate_tasks(model, tokenizer, setting)
     tasks = {}
     for role, names in CANDIDATES.items():
-        passed = [name for name in names if is_solved(*found[name][1:])]
+        passed = [name for name in names if is_solved(*candidates[name][1:])]
         if not passed and role != "mixed":
-            rates = ", ".join(f"{name} {found[name][1].mean():.2f} (chance {found[name][2]:.2f})" for name in names)
+            rates = ", ".join(
+                f"{name} {candidates[name][1].mean():.2f} (chance {candidates[name][2]:.2f})" for name in names
+            )
             raise ValueError(
                 f"the effect of an intervention shows on tasks that the model solves, at least {SOLVED:g} times "
                 f"chance; the {role} role has {rates}. Pass a larger model, or fewer facts than {setting.facts}"
             )
-        tasks |= {name: found[name][0] for name in passed[:1]}
+        tasks |= {name: candidates[name][0] for name in passed[:1]}
     planes = find_planes(model, max(prompts.input_ids.shape[1] for prompts in tasks.values()))
     ranking = make_prompts(
         tokenizer, list(tasks)[1], facts=setting.rank_facts, count=setting.rank_prompts, seed=setting.seed
@@ -243,9 +245,9 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Prep
         shares = found_energy["plane_energy_share"].double().numpy()
         used[f"energy_share_{role}"] = np.nanmean(shares, 0).astype(np.float32)
     arrays = {
-        "candidate_names": np.array(list(found)),
-        "candidate_correct": np.stack([correct for _, correct, _ in found.values()]),
-        "candidate_chance": np.array([chance for *_, chance in found.values()]),
+        "candidate_names": np.array(list(candidates)),
+        "candidate_correct": np.stack([correct for _, correct, _ in candidates.values()]),
+        "candidate_chance": np.array([chance for *_, chance in candidates.values()]),
         "task_names": np.array(list(tasks)),
         "angles": pad_angles([p.angles for p in planes], 0.0).numpy(),
         "rank_positional": subject.positional.astype(np.float32),

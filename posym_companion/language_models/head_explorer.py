@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import make_prompts
 from posym_profile.scores import Cuts, average_views, make_head_views
@@ -88,8 +88,8 @@ def measure(
     if setting.prompts < 2:
         raise ValueError(f"an interval over prompts needs at least 2 of them; got {setting.prompts}")
     cuts = Cuts(prompts.start, SPAN, lengths=LENGTHS, taus=TAUS, shown=(DEFAULT_LENGTH, DEFAULT_TAU))
-    found = make_head_views(model, prompts.input_ids, cuts, progress=progress)
-    arrays = average_views(found)
+    views = make_head_views(model, prompts.input_ids, cuts, progress=progress)
+    arrays = average_views(views)
     example = arrays.pop("examples")[0]
     choices = choose_answers(model, prompts)
     return arrays | {

@@ -62,15 +62,15 @@ def language_predictors(
         seed: of the squares and of the texts that are said twice.
     """
     planes = find_planes(model, prompts.input_ids.shape[1])
-    found = predict_from_swaps(model, prompts, planes)
+    predictors = predict_from_swaps(model, prompts, planes)
     cubes = [
         origin_cube(model, prompts.input_ids[number], **prompts.layout, seed=seed + number, planes=planes)
         for number in range(squares)
     ]
-    found |= predict_from_cubes(cubes)
-    found |= copying_scores(model, prompts)
-    found |= token_scores(model, prompts.input_ids, repeated_texts(model, prompts, seed=seed))
-    return {name: found[name].double().cpu() for name in PREDICTORS}
+    predictors |= predict_from_cubes(cubes)
+    predictors |= copying_scores(model, prompts)
+    predictors |= token_scores(model, prompts.input_ids, repeated_texts(model, prompts, seed=seed))
+    return {name: predictors[name].double().cpu() for name in PREDICTORS}
 
 
 def predict_from_swaps(
@@ -82,8 +82,8 @@ def predict_from_swaps(
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         return swap_predictors(heads, swaps, prompts.target[heads.prompts])
 
-    found = map_layers(model, prompts.input_ids, one_layer, progress=False, planes=planes)
-    return {name: x.nanmean(0) for name, x in found.items()}
+    measured = map_layers(model, prompts.input_ids, one_layer, progress=False, planes=planes)
+    return {name: x.nanmean(0) for name, x in measured.items()}
 
 
 def swap_predictors(
@@ -107,11 +107,11 @@ def swap_predictors(
 def predict_from_cubes(cubes: Iterable[Cube]) -> dict[str, Float[Tensor, "layer head"]]:
     """What depends on the symbol alone, or on origin and place alone: part of the variance, and root of its size."""
     every = list(cubes)
-    found = {}
+    predictors = {}
     for kind, parts in KINDS.items():
-        found[f"{kind} share"] = torch.stack([sum_parts(cube.shares, parts) for cube in every]).nanmean(0)
-        found[f"{kind} size"] = torch.stack([sum_parts(cube.parts, parts) for cube in every]).nanmean(0).sqrt()
-    return found
+        predictors[f"{kind} share"] = torch.stack([sum_parts(cube.shares, parts) for cube in every]).nanmean(0)
+        predictors[f"{kind} size"] = torch.stack([sum_parts(cube.parts, parts) for cube in every]).nanmean(0).sqrt()
+    return predictors
 
 
 def sum_parts(parts: Any, names: Sequence[str]) -> Tensor:
@@ -127,7 +127,7 @@ def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "lay
     """
     ids = prompts.input_ids
     place = answer_places(prompts)
-    said = record_head_outputs(model, ids).outputs[:, :, -1]
+    outputs = record_head_outputs(model, ids).outputs[:, :, -1]
     calls = capture(model, ids)
     vocabulary = _before_vocabulary(model)
     raises, attention, most = [], [], []
@@ -136,8 +136,8 @@ def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "lay
         at = place.to(weights.device)[:, None, None].expand(*weights.shape[:2], 1)
         attention.append(weights.gather(-1, at)[..., 0])
         most.append(weights.argmax(-1) == at[..., 0])
-        matrix: Tensor = projection.weight.unflatten(1, said.shape[2:])  # pyright: ignore
-        added = torch.einsum("phd,whd->phw", said[:, layer].to(matrix), matrix)
+        matrix: Tensor = projection.weight.unflatten(1, outputs.shape[2:])  # pyright: ignore
+        added = torch.einsum("phd,whd->phw", outputs[:, layer].to(matrix), matrix)
         added = _as_added(model, layer, added) * vocabulary[0]
         answers = vocabulary[1][prompts.answer_ids.to(added.device)]
         logits = torch.einsum("phw,paw->pha", added, answers)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import TAUS, look
 from posym_companion.language_models.origins import LEAD, WORDINGS, Origins, draw_prompts
-from posym_companion.looking import TAUS, look
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED
 
 # What is done to the prompts.
@@ -47,8 +47,10 @@ def measure(model: Any, tokenizer: Any, setting: LayerDoubts, *, progress: bool 
     rows = []
     for kind in KINDS.values():
         prompts = draw_prompts(tokenizer, Origins(wording=WORDINGS[0], **size, **kind))
-        found = look(model, prompts, ("positional", "symbolic", "mass"), taus=TAUS.values(), progress=progress)
-        rows.append({name: found[name].movedim(-1, 0) for name in ("positional", "symbolic")} | {"mass": found["mass"]})
+        measured = look(model, prompts, ("positional", "symbolic", "mass"), taus=TAUS.values(), progress=progress)
+        rows.append(
+            {name: measured[name].movedim(-1, 0) for name in ("positional", "symbolic")} | {"mass": measured["mass"]}
+        )
     arrays = {name: torch.stack([row[name] for row in rows]).half().numpy() for name in rows[0]}
     return {"kinds": np.array(list(KINDS)), **arrays}
 

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_core.metrics import draw_latin_square, permute_blocks, rotate
 from posym_profile.capture import AttentionInputs, attention_hook
 from posym_profile.language_models import PACKAGED
@@ -136,13 +136,13 @@ def measure_prompt(
     """One prompt's arrays, see :func:`measure`; ``sizes`` of every pair."""
     others, rows = [], []
     for pair in make_pairs(model, prompts, number, planes, pairs, generator):
-        found = run_exchanges(model, pair.question, pair.cache, pair.shifts, prompts, planes, pair.asked, pair.other)
-        answers = found.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
-        found["log_probability"] = answers[:, [pair.asked, pair.other]]
-        found["correct"] = answers.argmax(-1) == pair.asked
-        found["sizes"] = torch.stack([shift[:3].square().mean((1, 2, 3)).sqrt() for shift in pair.shifts])
+        effects = run_exchanges(model, pair.question, pair.cache, pair.shifts, prompts, planes, pair.asked, pair.other)
+        answers = effects.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
+        effects["log_probability"] = answers[:, [pair.asked, pair.other]]
+        effects["correct"] = answers.argmax(-1) == pair.asked
+        effects["sizes"] = torch.stack([shift[:3].square().mean((1, 2, 3)).sqrt() for shift in pair.shifts])
         others.append(pair.other)
-        rows.append(found)
+        rows.append(effects)
     return {"other": torch.tensor(others), **{name: torch.stack([row[name] for row in rows]) for name in rows[0]}}
 
 
@@ -175,7 +175,7 @@ def make_pairs(
     square = permute_blocks(ids, orders, start=prompts.start, block_length=prompts.block_length)[:, :end]
     effects = [main_effects(keys, orders) for keys in block_keys(fill_cache(model, square), prompts, planes)]
     cache = fill_cache(model, ids[None, :end])
-    own = [keys[0] for keys in block_keys(cache, prompts, planes)]
+    original = [keys[0] for keys in block_keys(cache, prompts, planes)]
     # The asked fact's place, those of the pairs' other facts, and all places that are left.
     others = torch.randperm(prompts.blocks - 1, generator=generator)
     others += others >= asked
@@ -183,7 +183,7 @@ def make_pairs(
         other, third, fourth = others.roll(-place)[:3].tolist()
         shifts = [
             exchange_differences(keys, *both, asked, other, third, fourth, generator)
-            for keys, both in zip(own, effects, strict=True)
+            for keys, both in zip(original, effects, strict=True)
         ]
         yield FactPair(question=ids[end:], cache=cache, asked=asked, other=other, shifts=shifts)
 
@@ -195,10 +195,10 @@ def fill_cache(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
         ValueError: if a layer keeps fewer than all of them.
     """
     cache = model.base_model(input_ids.to(model.device), use_cache=True).past_key_values
-    kept = min(layer.keys.shape[2] for layer in cache.layers)
-    if kept < input_ids.shape[1]:
+    length = min(layer.keys.shape[2] for layer in cache.layers)
+    if length < input_ids.shape[1]:
         raise ValueError(
-            f"keys are exchanged where a layer keeps all of them; a window of this model keeps {kept} of "
+            f"keys are exchanged where a layer keeps all of them; a window of this model keeps {length} of "
             f"{input_ids.shape[1]} tokens. Pass fewer facts"
         )
     return cache
@@ -351,9 +351,9 @@ def select_named_layers(name: str, layers: int) -> range:
 
 def convert_to_cache_layout(keys: Float[Tensor, "*batch dim"], planes: Planes) -> Float[Tensor, "*batch dim"]:
     """Keys in the layout that the model keeps them in: the inverse of ``planes.arrange_keys``."""
-    kept = torch.empty_like(keys)
-    kept[..., planes.order.to(keys.device)] = keys / planes.gain.to(keys)
-    return kept
+    converted = torch.empty_like(keys)
+    converted[..., planes.order.to(keys.device)] = keys / planes.gain.to(keys)
+    return converted
 
 
 EXPERIMENT = Experiment(settings=full_size, small={"facts": 4, "prompts": 2, "pairs": 1}, measure=measure, dims=DIMS)

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.metrics import (
     AXES,
@@ -136,18 +136,18 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
     behind += [{"front": front, "lead": LEAD} for front in ("shuffled", "other", "prose")]
     behind += [{"front": "prose", "lead": LONG}]
     if model == SECOND:
-        found = [make(wording=wording, asked=True) for make in (few, taught) for wording in WORDINGS]
-        found += [few(wording=PROSE), *(few(wording=wording, **kind) for wording in WORDINGS for kind in behind)]
-        return [*found, few(beginning=False), *(few(draw=draw, prompts=2) for draw in DRAWS)]
+        settings = [make(wording=wording, asked=True) for make in (few, taught) for wording in WORDINGS]
+        settings += [few(wording=PROSE), *(few(wording=wording, **kind) for wording in WORDINGS for kind in behind)]
+        return [*settings, few(beginning=False), *(few(draw=draw, prompts=2) for draw in DRAWS)]
     other = [{"vary_frame": True}, {"beginning": False}, {"square": 1}]
     other += [{"facts": FACTS // 2}, {"facts": 2 * FACTS, "prompts": 2}]
-    found = [one(wording=PROSE)]
+    settings = [one(wording=PROSE)]
     for wording in WORDINGS:
-        found += [one(wording=wording, asked=True), *(few(wording=wording, **kind) for kind in [*behind, *other])]
+        settings += [one(wording=wording, asked=True), *(few(wording=wording, **kind) for kind in [*behind, *other])]
     if model == PACKAGED:
-        found += [taught(wording=wording, lead=lead, asked=not lead) for lead in (0, LEAD) for wording in WORDINGS]
-        found += [taught(wording=PROSE)]
-    return found + [few(draw=draw, wording=wording, prompts=2) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
+        settings += [taught(wording=wording, lead=lead, asked=not lead) for lead in (0, LEAD) for wording in WORDINGS]
+        settings += [taught(wording=PROSE)]
+    return settings + [few(draw=draw, wording=wording, prompts=2) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
 
 
 def draw_prompts(tokenizer: Any, setting: Origins) -> Prompts:
@@ -160,27 +160,29 @@ def draw_prompts(tokenizer: Any, setting: Origins) -> Prompts:
         if setting.lead or setting.vary_frame or setting.asked:
             raise ValueError("prose has no facts in front, no frame and no question; pass lead=0, vary_frame=False")
         long = text_prompts(tokenizer, facts=BLOCK_LENGTH * setting.facts, count=setting.prompts, seed=setting.seed)
-        found = replace(long, block_length=BLOCK_LENGTH, blocks=setting.facts)
+        prompts = replace(long, block_length=BLOCK_LENGTH, blocks=setting.facts)
     else:
         drawn: dict[str, Any] = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
-        told = 0 if setting.front == "prose" else setting.lead
-        found = binding_prompts(tokenizer, **drawn, template=setting.wording, lead=told, vary_frame=setting.vary_frame)
+        lead = 0 if setting.front == "prose" else setting.lead
+        prompts = binding_prompts(
+            tokenizer, **drawn, template=setting.wording, lead=lead, vary_frame=setting.vary_frame
+        )
         if setting.lead and setting.front == "prose":
-            found = _behind(found, _prose(tokenizer, setting.prompts, BLOCK_LENGTH * setting.lead))
+            prompts = _behind(prompts, _prose(tokenizer, setting.prompts, BLOCK_LENGTH * setting.lead))
         elif setting.lead and setting.front == "other":
             (other,) = set(WORDINGS) - {setting.wording}
             frame = binding_prompts(tokenizer, **{**drawn, "facts": setting.lead}, template=other)
-            found = _reworded(found, frame, setting.lead)
+            prompts = _reworded(prompts, frame, setting.lead)
         elif setting.lead and setting.front == "shuffled":
-            found = _shuffled(found, setting.lead, setting.seed)
-    if found.block_length != BLOCK_LENGTH:
+            prompts = _shuffled(prompts, setting.lead, setting.seed)
+    if prompts.block_length != BLOCK_LENGTH:
         raise ValueError(
             f"facts must be {BLOCK_LENGTH} tokens to be compared with prose, and this tokenizer makes "
-            f"{found.block_length} of {setting.wording!r}; pass another wording or model"
+            f"{prompts.block_length} of {setting.wording!r}; pass another wording or model"
         )
     if not setting.beginning:
-        found = replace(found, input_ids=found.input_ids[:, 1:], start=found.start - 1)
-    return found
+        prompts = replace(prompts, input_ids=prompts.input_ids[:, 1:], start=prompts.start - 1)
+    return prompts
 
 
 def _prose(tokenizer: Any, count: int, tokens: int) -> Int[Tensor, "prompt token"]:
@@ -198,9 +200,9 @@ def _reworded(prompts: Prompts, frame: Prompts, lead: int) -> Prompts:
     """The facts in front with the verbs, attributes and stops of another frame's facts; their names stay."""
     ids = prompts.input_ids.clone()
     first = prompts.start - lead * prompts.block_length
-    told = ids[:, first : prompts.start].unflatten(1, (lead, -1))
+    front = ids[:, first : prompts.start].unflatten(1, (lead, -1))
     other = frame.input_ids[:, frame.start :][:, : lead * frame.block_length].unflatten(1, (lead, -1)).clone()
-    other[..., NAME] = told[..., NAME]
+    other[..., NAME] = front[..., NAME]
     ids[:, first : prompts.start] = other.flatten(1)
     return replace(prompts, input_ids=ids)
 
@@ -210,8 +212,8 @@ def _shuffled(prompts: Prompts, lead: int, seed: int) -> Prompts:
     generator = torch.Generator().manual_seed(seed)
     ids = prompts.input_ids.clone()
     front = slice(prompts.start - lead * prompts.block_length, prompts.start)
-    told = ids[:, front]
-    ids[:, front] = told.gather(1, torch.rand(told.shape, generator=generator).argsort(1))
+    tokens = ids[:, front]
+    ids[:, front] = tokens.gather(1, torch.rand(tokens.shape, generator=generator).argsort(1))
     return replace(prompts, input_ids=ids)
 
 
@@ -286,20 +288,20 @@ def square_arrays(
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         groups = heads.group_queries(torch.float64)
         _, log_z, attention, _ = measure_block_attention(groups, swaps)
-        found = {name: measure_cube_logits(heads, swaps, read=read) for name, read in keys.items()}
-        logits = {name: x["logits"] for name, x in found.items()}
+        measured = {name: measure_cube_logits(heads, swaps, read=read) for name, read in keys.items()}
+        logits = {name: x["logits"] for name, x in measured.items()}
         logits["attention"] = (logits["block"] - heads.ungroup(log_z)[..., None, None]).exp()
         for name, read in crossed.items():
             logits[f"{name}, crossed"] = measure_crossed_logits(heads, swaps, read=read).mean(2)
-        return {**logits, "seen": found["block"]["seen"], "mass": heads.ungroup(attention.sum(-1))}
+        return {**logits, "seen": measured["block"]["seen"], "mass": heads.ungroup(attention.sum(-1))}
 
     # Queries are crossed within a layer and a square, so all of its prompts run together.
-    found = map_layers(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))
-    seen = found.pop("seen")[0, :, 0].bool()
-    mass = found.pop("mass").mean(0)
+    measured = map_layers(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))
+    seen = measured.pop("seen")[0, :, 0].bool()
+    mass = measured.pop("mass").mean(0)
     cubes = {
         name: make_cube(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
-        for name, x in found.items()
+        for name, x in measured.items()
     }
     parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
     for name in crossed:
@@ -347,11 +349,11 @@ def ask_other_facts(
         target: the block asked about.
         asked: which block each prompt is to ask about, ``[prompt]``.
     """
-    told = permute_blocks(prompt, orders, **_place(swaps))
+    orderings = permute_blocks(prompt, orders, **_place(swaps))
     names = swaps.by_block(prompt)[:, NAME]
-    question = told[:, swaps.stop :]
+    question = orderings[:, swaps.stop :]
     question[question == names[target]] = names[asked].repeat_interleave((question[0] == names[target]).sum())
-    return told
+    return orderings
 
 
 def measure_asked_contrast(
@@ -377,7 +379,7 @@ def _contrasts(
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         seen = heads.seen_blocks(swaps)[0]
-        found = {}
+        measured = {}
         for name, read in CROSSED.items():
             logits = measure_crossed_logits(heads, swaps, read=read).masked_fill(~seen, torch.nan)
             by_content = logits.nanmean(-1)
@@ -387,12 +389,14 @@ def _contrasts(
                 "origin": by_content.mean(0),
                 "place": logits.mean((0, -2)),
             }
-            found |= {f"{name} {factor}": x.transpose(0, 1) for factor, x in levels.items()}
-        return found
+            measured |= {f"{name} {factor}": x.transpose(0, 1) for factor, x in levels.items()}
+        return measured
 
-    told = ask_other_facts(prompt, orders, swaps, target, symbols)
-    found = map_layers(model, told, one_layer, progress=False, batch_size=len(told))
-    rows = [[measure_asked_contrast(found[f"{name} {factor}"], asked[factor]) for factor in AXES] for name in CROSSED]
+    orderings = ask_other_facts(prompt, orders, swaps, target, symbols)
+    measured = map_layers(model, orderings, one_layer, progress=False, batch_size=len(orderings))
+    rows = [
+        [measure_asked_contrast(measured[f"{name} {factor}"], asked[factor]) for factor in AXES] for name in CROSSED
+    ]
     return _array([torch.stack(row) for row in rows])
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.looking import PARTS, LayerLook, gather_bands, look
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import PARTS, LayerLook, gather_bands, look
 from posym_core.metrics import BlockLayout
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import make_prompts
@@ -118,7 +118,7 @@ def measure(model: Any, tokenizer: Any, setting: PlaneProfile, *, progress: bool
     wanted |= {f"far_{name}": score_far(name) for name in PARTS[:2]}
     planes = {name: name for name in ("kept", "use", "plane_positional", "plane_symbolic")}
     planes |= {"energy_share": "plane_energy_share"} | {f"{part}_share": f"plane_{part}_share" for part in PARTS}
-    found = look(
+    measured = look(
         model,
         prompts,
         wanted | planes,
@@ -127,13 +127,13 @@ def measure(model: Any, tokenizer: Any, setting: PlaneProfile, *, progress: bool
         products=torch.float32,
         progress=progress,
     )
-    precise = {name: found[name].nanmean(0).numpy() for name in ("energy_share", "use")}
+    precise = {name: measured[name].nanmean(0).numpy() for name in ("energy_share", "use")}
     return {
-        **{name: found[name].numpy().astype(np.float16) for name in wanted},
-        **{name: found[name].nanmean(0).numpy().astype(np.float16) for name in planes},
-        "energy": gather_bands(np.nan_to_num(found["energy_share"].numpy()), np.sum).astype(np.float16),
+        **{name: measured[name].numpy().astype(np.float16) for name in wanted},
+        **{name: measured[name].nanmean(0).numpy().astype(np.float16) for name in planes},
+        "energy": gather_bands(np.nan_to_num(measured["energy_share"].numpy()), np.sum).astype(np.float16),
         **precise,
-        "angles": found["angles"].numpy(),
+        "angles": measured["angles"].numpy(),
         "seen": np.array([seen[layer] for layer in sorted(seen)]),
     }
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import TAUS, look, measure_answers
 from posym_companion.language_models.binding_profile import FRAMED, FRAMES, name_variant
-from posym_companion.looking import TAUS, look, measure_answers
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import binding_prompts
@@ -104,12 +104,12 @@ def measure(
     prompts = binding_prompts(tokenizer, template=setting.wording, **drawn)
     keys = slice(prompts.start, prompts.input_ids.shape[1] - 1)
     wanted = {"positional": "positional", "symbolic": "symbolic", "kept": "kept", "energy": "plane_energy_share"}
-    found = look(model, prompts, wanted, keys=keys, taus=TAUS.values(), progress=progress)
+    measured = look(model, prompts, wanted, keys=keys, taus=TAUS.values(), progress=progress)
     kind = torch.float16 if setting.half else torch.float32
     return {
-        **{name: found[name].movedim(-1, 0).to(kind).numpy() for name in ("positional", "symbolic")},
-        **{name: found[name].nanmean(0).to(kind).numpy() for name in ("kept", "energy")},
-        "angles": found["angles"].numpy(),
+        **{name: measured[name].movedim(-1, 0).to(kind).numpy() for name in ("positional", "symbolic")},
+        **{name: measured[name].nanmean(0).to(kind).numpy() for name in ("kept", "energy")},
+        "angles": measured["angles"].numpy(),
         "keys": np.array(keys.stop - keys.start),
         **measure_answers(model, prompts),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import EPS, TAU, block_tokens
+from posym_companion.head_measurements import EPS, TAU, block_tokens
 from posym_core.metrics import (
     BlockLayout,
     Estimate,
@@ -65,8 +65,8 @@ def measure(
     """
     generator = torch.Generator().manual_seed(seed)
     orders = draw_orders(prompts.blocks, permutations, generator)
-    found = measure_choices(model, prompts, orders, progress=progress)
-    return {name: x.astype(np.float32) for name, x in _summaries(found).items()}
+    choices = measure_choices(model, prompts, orders, progress=progress)
+    return {name: x.astype(np.float32) for name, x in _summaries(choices).items()}
 
 
 def measure_choices(

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import EPS, TAU
+from posym_companion.head_measurements import EPS, TAU
 from posym_core.metrics import BlockLayout, list_swap_orders, permute_blocks, score_permutations
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
@@ -34,16 +34,16 @@ def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: 
         table = heads.block_table(BlockLayout(**layout, blocks=prompts.blocks))
         return {"before": table.attention(), "inside": table.attention(orders)}
 
-    found = map_layers(model, prompts.input_ids, one_layer, progress=progress)
+    measured = map_layers(model, prompts.input_ids, one_layer, progress=progress)
     permuted = permute_blocks(prompts.input_ids, orders, **layout).flatten(0, 1)
     again = map_layers(model, permuted, lambda heads: {"before": one_layer(heads)["before"]}, progress=progress)[
         "before"
     ]
     after = {
-        "inside": found["inside"],
+        "inside": measured["inside"],
         "rerun": again.unflatten(0, (len(prompts.input_ids), len(orders))).movedim(1, 3),
     }
-    ways = [score_permutations(found["before"], x, orders, tau=TAU, eps=EPS) for x in after.values()]
+    ways = [score_permutations(measured["before"], x, orders, tau=TAU, eps=EPS) for x in after.values()]
     first, second = torch.triu_indices(prompts.blocks, prompts.blocks, 1)
     pair = torch.arange(len(orders))
     shares = [x[..., pair, first] / (x[..., pair, first] + x[..., pair, second]) for x in after.values()]

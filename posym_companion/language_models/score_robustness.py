@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import EPS, TAU, look, measure_answers
 from posym_companion.language_models import score_choices, score_intervention
 from posym_companion.language_models.score_choices import CUTS, FLOORS, SHARE_TABLES, TAUS, list_cuts
 from posym_companion.language_models.score_intervention import measure_intervention
-from posym_companion.looking import EPS, TAU, look, measure_answers
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import Prompts, make_prompts
 
@@ -97,8 +97,8 @@ def measure(model: Any, tokenizer: Any, setting: ScoreRobustness, *, progress: b
         raise ValueError(f"part must be one of {', '.join(map(repr, PARTS))}; got {setting.part!r}")
     if setting.part == "answers":
         prompts = _draw_prompts(tokenizer, WORDINGS[-1], setting)
-        found = _score(model, prompts, ("positional", "symbolic"), progress=progress)
-        return found | {"target": prompts.target.numpy()}
+        scores = _score(model, prompts, ("positional", "symbolic"), progress=progress)
+        return scores | {"target": prompts.target.numpy()}
     options = {"permutations": setting.permutations, "seed": setting.seed, "progress": progress}
     rows = []
     for task in WORDINGS if setting.part == "choices" else TASKS:
@@ -118,8 +118,8 @@ def _draw_prompts(tokenizer: Any, task: str, setting: ScoreRobustness) -> Prompt
 
 def _score(model: Any, prompts: Prompts, names: tuple[str, ...], *, progress: bool) -> dict[str, np.ndarray]:
     """Default scores, and the answers."""
-    found = look(model, prompts, names, progress=progress)
-    return {name: found[name].float().numpy() for name in names} | measure_answers(model, prompts)
+    measured = look(model, prompts, names, progress=progress)
+    return {name: measured[name].float().numpy() for name in names} | measure_answers(model, prompts)
 
 
 EXPERIMENT = Experiment(

@@ -30,13 +30,13 @@ def measure(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarr
         of these roles the mean), where the answer that the state comes from stands in the prompt (0) and where it does
         not (1); ``place [pair]``, of the fact that the state's prompt asked about.
     """
-    said, places = [], []
+    outcomes, places = [], []
     for clean, others, answers, place in rearrange_prompts(source, setting):
         states = [last_states(model, other) for other in others]
         logits = torch.stack([with_last_state(model, clean, state)[:, answers] for state in states])
-        said.append(count_outcomes(logits))
+        outcomes.append(count_outcomes(logits))
         places.append(place)
-    return {"said": np.stack(said, 2).astype(np.float32), "place": np.array(places)}
+    return {"said": np.stack(outcomes, 2).astype(np.float32), "place": np.array(places)}
 
 
 def rearrange_prompts(source: Any, setting: LaterClaims) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor], Tensor, int]]:
@@ -112,8 +112,8 @@ def with_last_state(
         return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
     with contextlib.ExitStack() as stack, torch.no_grad():
-        kept = model.base_model(input_ids[None, :-1], use_cache=True).past_key_values
-        cache = copy.deepcopy(kept)
+        past = model.base_model(input_ids[None, :-1], use_cache=True).past_key_values
+        cache = copy.deepcopy(past)
         cache.batch_repeat_interleave(len(layers))
         for number, layer in enumerate(layers):
             stack.callback(layer.register_forward_hook(partial(change, number)).remove)
@@ -123,5 +123,5 @@ def with_last_state(
 
 def count_outcomes(logits: Float[Tensor, "control layer answer"]) -> np.ndarray:
     """Which answer has the highest logit, ``[control, layer, outcome]``, see :data:`OUTCOMES`."""
-    said = torch.nn.functional.one_hot(logits.argmax(-1).cpu(), logits.shape[-1]).float()
-    return torch.cat([said[..., :4], said[..., 4:-1].mean(-1, keepdim=True), said[..., -1:]], -1).numpy()
+    chosen = torch.nn.functional.one_hot(logits.argmax(-1).cpu(), logits.shape[-1]).float()
+    return torch.cat([chosen[..., :4], chosen[..., 4:-1].mean(-1, keepdim=True), chosen[..., -1:]], -1).numpy()

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posym_companion.head_measurements import look
 from posym_companion.later.later_subjects import LaterClaims, context_prompts, make_untrained, plane_squares
-from posym_companion.looking import look
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_core.metrics import rotate
 from posym_profile.capture import find_input_device
@@ -54,19 +54,19 @@ def measure(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarr
             if name == "own":
                 peaks.append(peaks_of(fresh, prompts).mean(0))
     trained = [influence(model, row[None], directions(model, setting.draws, 0))[0] for row in prompts.input_ids]
-    own = peaks_of(model, prompts)
+    weights_on_targets = peaks_of(model, prompts)
     return arrays | {
         "kinds": np.array(list(kinds)),
         "trained": torch.stack(trained).numpy(),
-        "trained_peak": own,
-        "fresh_peak": np.stack(peaks) if peaks else np.zeros((0, *own.shape[1:]), np.float32),
+        "trained_peak": weights_on_targets,
+        "fresh_peak": np.stack(peaks) if peaks else np.zeros((0, *weights_on_targets.shape[1:]), np.float32),
     }
 
 
 def peaks_of(model: Any, prompts: Prompts) -> Float[np.ndarray, "prompt layer head target"]:
     """:func:`target_peaks` of every head on every prompt."""
-    found = look(model, prompts, {"peak": lambda layer: target_peaks(layer.heads, layer.keys)})
-    return found["peak"].float().numpy()
+    measured = look(model, prompts, {"peak": lambda layer: target_peaks(layer.heads, layer.keys)})
+    return measured["peak"].float().numpy()
 
 
 def target_peaks(heads: LayerHeads, contents: slice) -> Float[Tensor, "prompt key_head group target"]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from posym_companion.experiments import SECOND, Experiment
 from posym_companion.later import binding, influence, order, retrieval, sums
 from posym_companion.later.later_subjects import (
     FIRST,
@@ -29,7 +30,6 @@ from posym_companion.later.later_subjects import (
     load_subject,
     make_untrained,
 )
-from posym_companion.loop import SECOND, Experiment
 from posym_companion.solvers.families import FAMILIES
 
 PARTS = {"order": order, "sums": sums, "retrieval": retrieval, "influence": influence, "binding": binding}

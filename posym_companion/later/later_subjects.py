@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import SECOND, load_experiment_model, slug
+from posym_companion.experiments import SECOND, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES

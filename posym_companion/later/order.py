@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posym_companion.head_measurements import LayerLook, block_tokens, look
 from posym_companion.later.later_subjects import LaterClaims, context_prompts, visible_tokens
 from posym_companion.later.lost_orders import far_preferred, inversions
-from posym_companion.looking import LayerLook, block_tokens, look
 from posym_core.metrics import BlockLayout, rotate
 from posym_profile.interventions import change_base
 from posym_profile.prompts import Prompts
@@ -57,9 +57,9 @@ def measure(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarr
         return torch.stack(rows, -2).unflatten(-2, (len(BASES), len(LENGTHS)))
 
     wanted = {"positional": "positional", "symbolic": "symbolic", "table": measure_orders}
-    found = look(model, prompts, wanted, layout=lambda heads: swaps)
-    table = found["table"].movedim((3, 4, 5), (1, 2, 0))
-    arrays = dict(zip(MEASURED, table, strict=True)) | {name: found[name] for name in ("positional", "symbolic")}
+    measured = look(model, prompts, wanted, layout=lambda heads: swaps)
+    table = measured["table"].movedim((3, 4, 5), (1, 2, 0))
+    arrays = dict(zip(MEASURED, table, strict=True)) | {name: measured[name] for name in ("positional", "symbolic")}
     return {name: x.float().numpy() for name, x in arrays.items()} | {"sees": visible_tokens(model)}
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.experiments import Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
@@ -260,8 +260,8 @@ def average_by_asked_place(
                 chosen[half::2] = False
                 halves[half, :, place] = logits[chosen].mean(0)
         rows.append(halves)
-    found = torch.stack(rows, 1).unflatten(1, (len(model.seeds), solver.layers))
-    return found.float().numpy()
+    averages = torch.stack(rows, 1).unflatten(1, (len(model.seeds), solver.layers))
+    return averages.float().numpy()
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posym_companion.head_measurements import look
 from posym_companion.later.later_subjects import LaterClaims, question_prompts
-from posym_companion.looking import look
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
 from posym_profile.interventions import (
     Intervention,

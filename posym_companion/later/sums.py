@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from posym_companion.head_measurements import PARTS, Measurement, block_tokens, look
 from posym_companion.later.later_subjects import LaterClaims, context_prompts, plane_squares, visible_tokens
-from posym_companion.looking import PARTS, Measurement, block_tokens, look
 
 DIMS = {
     "*_share": "prompt layer head",
@@ -33,11 +33,11 @@ def measure(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarr
         "query_norm": lambda at: plane_squares(at.heads.query),
         "key_norm": lambda at: plane_squares(at.heads.keys[..., inside, :]).mean(-2).expand_as(at.shares.energy),
     }
-    found = look(model, prompts, {name: name for name in shares} | norms | {"energy_part": "plane_energy_share"})
+    measured = look(model, prompts, {name: name for name in shares} | norms | {"energy_part": "plane_energy_share"})
     return {
-        **{name: found[name].float().numpy() for name in shares},
-        **{name: found[name].mean(0).sqrt().float().numpy() for name in norms},
-        "energy_part": found["energy_part"].double().nanmean(0).float().numpy(),
-        "angles": found["angles"].numpy(),
+        **{name: measured[name].float().numpy() for name in shares},
+        **{name: measured[name].mean(0).sqrt().float().numpy() for name in norms},
+        "energy_part": measured["energy_part"].double().nanmean(0).float().numpy(),
+        "angles": measured["angles"].numpy(),
         "sees": visible_tokens(model),
     }

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from posym_companion.finding import Row, Verdict
+from posym_companion.verdicts import Row, Verdict
 
 # The shade of a verdict, and what the wall calls it. A theorem that is reproduced is proved.
 _SHADES: Mapping[Verdict, str] = {

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.encodings.judges.gram_spectra import random_products
-from posym_companion.finding import Cases
 from posym_companion.language_models.judges.binding_profile import binding_results, layer_contrasts
 from posym_companion.language_models.judges.plane_profile import turning_angle
 from posym_companion.language_models.judges.random_weights import KINDS, random_weight_results
@@ -24,6 +23,7 @@ from posym_companion.one_head.judges.frequency_control import accuracy, threshol
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
+from posym_companion.verdicts import Cases
 from posym_core.metrics import Estimate, correlate_heads, find_local_layers, mean_interval
 
 # Text on which Gemma's planes cross from symbol to position; a layer that sees 512 tokens back sees all of it.
@@ -118,12 +118,12 @@ def random_weights(folder: Path | None) -> Found:
 
 def kinds_of_solver(folder: Path | None, *, two_questions: bool) -> Found:
     """How many settings of small decoders solve all their questions; of all, or of those asked two kinds alone."""
-    found = load_settings(folder)
-    both = {name: x for name, x in found.items() if len(x.settings["questions"]) == 2}
-    kept = both if two_questions else found
-    two = sum(x.settings["layers"] == 2 for x in kept.values())
+    settings = load_settings(folder)
+    both = {name: x for name, x in settings.items() if len(x.settings["questions"]) == 2}
+    chosen = both if two_questions else settings
+    two = sum(x.settings["layers"] == 2 for x in chosen.values())
     asked = "asked binding and index alone" if two_questions else "asked binding, index and, in one, last"
-    return len(kept), f"{asked}; {two} of two layers"
+    return len(chosen), f"{asked}; {two} of two layers"
 
 
 def score_advantage(folder: Path | None, *, model: str, other: str) -> Found:
@@ -184,14 +184,14 @@ def named_value(name: str, folder: Path | None = None) -> NamedValue:
     """
     if name not in NAMED_VALUES:
         raise ValueError(f"no value is called {name!r}; the names are {', '.join(NAMED_VALUES)}")
-    found, sample = NAMED_VALUES[name](folder)
-    if isinstance(found, Estimate):
+    value, sample = NAMED_VALUES[name](folder)
+    if isinstance(value, Estimate):
         form = ".4f" if "-threshold-" in name else ".2f"
-        text = f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
-        return NamedValue(name=name, number=found.value, text=text.replace("-", "−"), sample=sample)
-    if isinstance(found, tuple):
-        text = " to ".join(f"{end:.2f}" for end in found)
-        return NamedValue(name=name, number=found[0], text=text.replace("-", "−"), sample=sample)
-    if isinstance(found, Cases):
-        return NamedValue(name=name, number=found.held, text=f"{found.held:,} of {found.of:,}", sample=sample)
-    return NamedValue(name=name, number=found, text=f"{found:,}", sample=sample)
+        text = f"{value.value:{form}} [{value.low:{form}}, {value.high:{form}}]"
+        return NamedValue(name=name, number=value.value, text=text.replace("-", "−"), sample=sample)
+    if isinstance(value, tuple):
+        text = " to ".join(f"{end:.2f}" for end in value)
+        return NamedValue(name=name, number=value[0], text=text.replace("-", "−"), sample=sample)
+    if isinstance(value, Cases):
+        return NamedValue(name=name, number=value.held, text=f"{value.held:,} of {value.of:,}", sample=sample)
+    return NamedValue(name=name, number=value, text=f"{value:,}", sample=sample)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
 from posym_companion.claims import list_claim_ids, load_claim
-from posym_companion.finding import (
+from posym_companion.results import MissingResultError
+from posym_companion.verdicts import (
     Cases,
     Claim,
     Fixed,
@@ -24,9 +26,12 @@ from posym_companion.finding import (
     Rule,
     combine_columns,
     combine_families,
+    count_cases,
 )
-from posym_companion.results import MissingResultError
 from posym_core.metrics import Estimate
+
+# The number that says on how many other models a claim's rule holds whole.
+ELSEWHERE = "other models in which the rule holds whole"
 
 
 def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
@@ -52,31 +57,56 @@ def make_row(judged: Claim, folder: Path | None = None) -> Row:
 
 def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """A claim decided in every set of models that it is asked of."""
-    found = _column(judged, measured)
+    row = _column(judged, measured)
     if not judged.columns:
-        return found
+        return row
     columns = [_column(one, measured) for one in judged.columns]
-    verdict = combine_columns(one.verdict for one in (found, *columns))
-    return replace(found, verdict=verdict, verdict_of_column=found.verdict, columns=columns)
+    verdict = combine_columns(one.verdict for one in (row, *columns))
+    return replace(row, verdict=verdict, verdict_of_column=row.verdict, columns=columns)
 
 
 def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
-    """A claim decided, on its own prompts and on those of every remedy, and in every family of language models."""
-    found = replace(decide(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
+    """Return a claim decided, on its own prompts, on those of every remedy, and on every other model that is asked."""
+    fixed: dict[str, Fixed] = {**(judged.families or {}), **dict.fromkeys(judged.others, judged.rule_fixed)}
+    by_model = {model: measured(judged.measure, model=model) for model in fixed}
+    first, *rest = count_elsewhere(judged.rule, [measured(judged.measure), *by_model.values()])
+    row = replace(decide(judged, first), remedied=_remedied(judged, measured))
     if judged.families is None:
-        return replace(found, sentence=write_sentence(judged, found))
-    families = [
+        return replace(row, sentence=write_sentence(judged, row))
+    again = [
         OnOtherModel(
             model=model,
+            called=other.model if model in judged.others and isinstance(other, Measured) else "",
             remedied=_remedied(judged, partial(measured, model=model)),
-            **judge_again(judged, fixed, measured(judged.measure, model=model)),
+            **judge_again(judged, fixed[model], other),
         )
-        for model, fixed in judged.families.items()
+        for model, other in zip(fixed, rest, strict=True)
     ]
-    verdict = reduce(combine_families, (one.verdict for one in families), found.verdict)
-    evidence = [*dict.fromkeys(name for one in (found, *families) for name in one.evidence)]
-    found = replace(found, verdict=verdict, verdict_of_model=found.verdict, families=families, evidence=evidence)
-    return replace(found, sentence=write_sentence(judged, found))
+    families, others = again[: len(judged.families)], again[len(judged.families) :]
+    verdict = reduce(combine_families, (one.verdict for one in families), row.verdict)
+    evidence = [*dict.fromkeys(name for one in (row, *again) for name in one.evidence)]
+    row = replace(row, verdict=verdict, verdict_of_model=row.verdict, families=families, others=others)
+    return replace(row, evidence=evidence, sentence=write_sentence(judged, row))
+
+
+def count_elsewhere(rule: Rule, measured: Sequence[Measured | str]) -> list[Measured | str]:
+    """Add to what each model gives on how many of the others the rule holds whole, of those that can tell, if it asks.
+
+    Each is judged by the other lines of the rule.
+    """
+    alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
+    if alone == rule:
+        return [*measured]
+    verdicts = [None if isinstance(one, str) else alone.verdict(one.ours) for one in measured]
+    counted: list[Measured | str] = []
+    for place, one in enumerate(measured):
+        if not isinstance(one, str):
+            numbers: Any = copy(one.ours)
+            rest = [*verdicts[:place], *verdicts[place + 1 :]]
+            numbers[ELSEWHERE] = count_cases(each == rule.whole for each in rest if each not in (None, "not testable"))
+            one = replace(one, ours=numbers)
+        counted.append(one)
+    return counted
 
 
 def write_sentence(judged: Claim, found: Row) -> str:
@@ -129,14 +159,14 @@ def decide(judged: Claim, found: Measured | str) -> Row:
     }
     if isinstance(found, str):
         return Row(**common, verdict="not run here", command=judged.command, note=found)
-    told = _told(rule, found)
+    judgement = _told(rule, found)
     return Row(
         **common,
-        **told,
+        **judgement,
         first_rule_verdict=first.verdict(found.ours) if first else _unwritten(judged),
         fails_in=[*found.fails_in] or rule.missed_by(found.ours),
         model=found.model,
-        command=judged.command if told["verdict"] == "not testable" else "",
+        command=judged.command if judgement["verdict"] == "not testable" else "",
         note=found.note,
     )
 

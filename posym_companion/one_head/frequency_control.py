@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment, RunOutput, finish_part
+from posym_companion.experiments import Experiment, RunOutput, finish_part
 from posym_core.metrics import cross_logits, exclusion, rope_angles, swap_scores
 from posym_core.models import ToyEnsemble, TrainingSettings, make_generators, sample_streams, train
 from posym_core.store import choose_device
@@ -315,8 +315,8 @@ def measure_planes(model: ToyEnsemble, settings: FrequencyControlSettings, token
         "plane_shares": torch.stack(shares).nanmean(0).float().cpu().numpy(),
         "gated": np.stack([accuracy(band != b) for b in range(bands)], axis=1),
         "alone": np.stack([accuracy(band == b) for b in range(bands)], axis=1),
-        "fastest": np.stack([accuracy(band < kept) for kept in range(bands + 1)], axis=1),
-        "slowest": np.stack([accuracy(band >= bands - kept) for kept in range(bands + 1)], axis=1),
+        "fastest": np.stack([accuracy(band < chosen) for chosen in range(bands + 1)], axis=1),
+        "slowest": np.stack([accuracy(band >= bands - chosen) for chosen in range(bands + 1)], axis=1),
     }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.plane_geometry import (
     coherence,
     concentration,
@@ -126,8 +126,8 @@ def measure_heads(
         return {name: x.expand(-1, *groups, *x.shape[3:]).float() for name, x in measured.items()}
 
     # Few prompts at a time: logits of all planes are large.
-    found = map_layers(model, prompts.input_ids, one_layer, progress=progress, batch_size=8)
-    return found, torch.stack([angles[layer] for layer in sorted(angles)]), (last - places).double()
+    by_name = map_layers(model, prompts.input_ids, one_layer, progress=progress, batch_size=8)
+    return by_name, torch.stack([angles[layer] for layer in sorted(angles)]), (last - places).double()
 
 
 def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dict[str, np.ndarray]:

@@ -114,8 +114,8 @@ def find_results_folder() -> Path:
 
 def list_results(experiment: str = "*", *, folder: Path | str | None = None) -> list[str]:
     """Names of the results of an experiment, or of all, that are there."""
-    found = _folder(folder).glob(f"{experiment}/[!.]*.json")
-    return sorted(f"{file.parent.name}/{file.stem}" for file in found)
+    files = _folder(folder).glob(f"{experiment}/[!.]*.json")
+    return sorted(f"{file.parent.name}/{file.stem}" for file in files)
 
 
 def name_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
@@ -131,17 +131,17 @@ def name_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict
     >>> name_dims({"mean_* std_*": "layer head", "*": "prompt layer head"}, {"mean_score": np.zeros((2, 3))})
     {'mean_score': ['layer', 'head']}
     """
-    found = {}
+    dims_of = {}
     for name, array in arrays.items():
-        said = next(
-            (said for names, said in dims.items() if any(fnmatchcase(name, one) for one in names.split())), None
+        named = next(
+            (named for names, named in dims.items() if any(fnmatchcase(name, one) for one in names.split())), None
         )
-        if said is None:
+        if named is None:
             raise ValueError(f"array {name!r} has no named dimensions; add it to dims, which names {', '.join(dims)}")
-        if len(said.split()) != array.ndim:
-            raise ValueError(f"dims of array {name!r} are [{said}], but it has shape {array.shape}")
-        found[name] = said.split()
-    return found
+        if len(named.split()) != array.ndim:
+            raise ValueError(f"dims of array {name!r} are [{named}], but it has shape {array.shape}")
+        dims_of[name] = named.split()
+    return dims_of
 
 
 def save_result(
@@ -178,7 +178,7 @@ def save_result(
     for key, array in plain.items():
         if array.dtype.hasobject:
             raise ValueError(f"array {key!r} holds Python objects; store numbers, booleans or fixed-width strings")
-    said = name_dims(dims, plain)
+    named = name_dims(dims, plain)
     payload = _packed(plain)
     beside = {f"{place.name}{ending}": content for ending, content in (attached or {}).items()}
     digests = {file: record(content)["sha256"] for file, content in beside.items()}
@@ -187,7 +187,7 @@ def save_result(
         "experiment": place.parent.name,
         "setting": place.name,
         "settings": json.loads(json.dumps(dict(settings))),
-        "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": said[k]} for k, a in plain.items()},
+        "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": named[k]} for k, a in plain.items()},
         "provenance": {
             **record_provenance(seconds, device=device),
             **({"versions": dict(versions)} if versions else {}),
@@ -229,9 +229,9 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
         provenance, settings = description["provenance"], description["settings"]
         require_whole(place.parent, {array_file.name: {"sha256": provenance["checksum"]}})
     with np.load(array_file, allow_pickle=False) as stored:
-        found = {key: stored[key] for key in stored.files}
-    dims = {key: said["dims"] for key, said in description["arrays"].items()}
-    return Result(name=name, arrays=found, dims=dims, settings=settings, provenance=provenance)
+        arrays = {key: stored[key] for key in stored.files}
+    dims = {key: each["dims"] for key, each in description["arrays"].items()}
+    return Result(name=name, arrays=arrays, dims=dims, settings=settings, provenance=provenance)
 
 
 def load_stored_results(names: Sequence[str], folder: Path | str | None = None, *, least: int = 0) -> list[Result]:
@@ -241,15 +241,15 @@ def load_stored_results(names: Sequence[str], folder: Path | str | None = None, 
         ResultError: if one is altered.
         MissingResultError: if there are fewer than ``least``.
     """
-    found, missing = [], None
+    results, missing = [], None
     for name in names:
         try:
-            found.append(load_result(name, folder=folder))
+            results.append(load_result(name, folder=folder))
         except MissingResultError as error:
             missing = error
-    if len(found) < least and missing is not None:
+    if len(results) < least and missing is not None:
         raise missing
-    return found
+    return results
 
 
 def find_attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:

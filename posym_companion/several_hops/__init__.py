@@ -5,6 +5,7 @@ from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_figure import hops_figure
 from posym_companion.several_hops.hop_models import hop_model
 from posym_companion.several_hops.hop_questions import HOP_TASKS, LENGTHS, draw_hop_questions, write_hop_text
+from posym_companion.several_hops.hop_scores import capture_layers, station_scores
 from posym_companion.several_hops.judges.hop_length import reach
 from posym_companion.several_hops.judges.hop_prompts import TABLE_3
 from posym_companion.several_hops.judges.hop_seeds import seed_by_seed
@@ -17,7 +18,6 @@ from posym_companion.several_hops.judges.multihop import (
 )
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import NONE, candidates
-from posym_companion.several_hops.stations import capture_layers, station_scores
 
 __all__ = [
     "HOP_TASKS",

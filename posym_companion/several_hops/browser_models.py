@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, RunOutput
+from posym_companion.experiments import Experiment, RunOutput
 from posym_companion.one_head import frequency_control, training_figure
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import run_with_edits
@@ -129,13 +129,13 @@ def train_in_browser(setting: BrowserModels, *, progress: bool = False) -> dict[
     sizes = {"length": grid.lengths[0], "symbols": 32, "attributes": grid.attributes, "repetition": grid.repetition}
     names = ("steps", "batch", "learning_rate", "warmup", "betas")
     training = {name: getattr(grid.training, name) for name in names}
-    found = np.zeros((2, len(setting.seeds), len(angles)))
+    accuracy = np.zeros((2, len(setting.seeds), len(angles)))
     with script_page(training_figure.STATIC / "toy.js") as page:
         for place, seed in enumerate(tqdm(setting.seeds, desc=setting.name, disable=not progress)):
             for variant, angle in enumerate(angles.tolist()):
                 asked = [setting.task, sizes, [angle], 64, seed, training, grid.test_inputs]
-                found[:, place, variant] = page.evaluate(TRAIN, asked)
-    return {"angles": angles.numpy(), "accuracy": found[0], "seconds": found[1]}
+                accuracy[:, place, variant] = page.evaluate(TRAIN, asked)
+    return {"angles": angles.numpy(), "accuracy": accuracy[0], "seconds": accuracy[1]}
 
 
 @torch.no_grad()

@@ -146,8 +146,8 @@ def compute_answer_logits(
         turns = torch.complex(cosine, sine)
         logits = rotate_neighbours(query, turns) @ rotate_neighbours(keys, turns).transpose(-1, -2) / heads.scale_attn
         weights = drop(logits.masked_fill(future, -torch.inf).softmax(-1))
-        said = weights @ values if attend is None else attend(layer, weights, values)
-        added = drop(heads.out_proj(said.transpose(1, 2).flatten(2)))
+        outputs = weights @ values if attend is None else attend(layer, weights, values)
+        added = drop(heads.out_proj(outputs.transpose(1, 2).flatten(2)))
         x = added + drop(mlp.fc_out(mlp.act(mlp.fc_in(read)))) + x
     return model.lm_head(model.transformer.ln_f(x[:, -1]))
 
@@ -159,13 +159,13 @@ def draw_dropout(model: Any, shape: Sequence[int], seed: int) -> Float[Tensor, "
     ``torch.manual_seed(seed)``. A GPU has other numbers anyway and draws all at once. Empty for a model without
     dropout.
     """
-    kept = 1 - model.config.resid_pdrop
-    sizes = [math.prod(x) for x in _dropped_shapes(model, shape)] if kept < 1 else []
+    keeping = 1 - model.config.resid_pdrop
+    sizes = [math.prod(x) for x in _dropped_shapes(model, shape)] if keeping < 1 else []
     factors = torch.empty(sum(sizes), device=model.device)
     generator = torch.Generator(factors.device).manual_seed(seed)
     for part in [factors] if factors.device.type == "cuda" else factors.split(sizes):
-        part.bernoulli_(kept, generator=generator)
-    return factors.div_(kept)
+        part.bernoulli_(keeping, generator=generator)
+    return factors.div_(keeping)
 
 
 def _dropped_shapes(model: Any, shape: Sequence[int]) -> list[tuple[int, ...]]:
@@ -223,7 +223,7 @@ class AnswerLosses(nn.Module):
                 member.get_parameter(name).data = own
 
     def prepare(self, batch: tuple[Tensor, Tensor, Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-        prepared = [member.prepare(own) for member, own in zip(self.members, zip(*batch, strict=True), strict=True)]
+        prepared = [member.prepare(rows) for member, rows in zip(self.members, zip(*batch, strict=True), strict=True)]
         return batch[0], batch[1], torch.stack([factors for *_, factors in prepared])
 
     def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, " model"]:
@@ -243,8 +243,8 @@ def mark_right_answers(
     require_evaluation(model)
     device = model.device
     step = max(1, TOKENS_A_BATCH // tokens.shape[1])
-    found = [compute_answer_logits(model, part.to(device)).argmax(-1).cpu() for part in tokens.split(step)]
-    return torch.cat(found) == answer.cpu()
+    answers = [compute_answer_logits(model, part.to(device)).argmax(-1).cpu() for part in tokens.split(step)]
+    return torch.cat(answers) == answer.cpu()
 
 
 def average_by_hops(x: Tensor, hops: Int64[Tensor, " sequence"], longest: int) -> Float[Tensor, "hop *rest"]:
@@ -324,20 +324,20 @@ def run_with_edits(
         for head in range(heads):
             if (layer, head) in attention:
                 weights[:, head] = attention[layer, head].to(weights)
-        said = change(layer, weights @ values)
+        changed = change(layer, weights @ values)
         if seen is not None:
-            seen(layer, weights, said)
-        return said
+            seen(layer, weights, changed)
+        return changed
 
     return compute_answer_logits(model, tokens, attend=attend)
 
 
 def average_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[LayerHead, Float[Tensor, "token dim"]]:
     """What every head says on average at every position of these sequences."""
-    found: dict[LayerHead, Tensor] = {}
+    means: dict[LayerHead, Tensor] = {}
 
     def keep(layer: int, _: Tensor, said: Tensor) -> None:
-        found.update({(layer, head): x for head, x in enumerate(said.mean(0))})
+        means.update({(layer, head): x for head, x in enumerate(said.mean(0))})
 
     run_with_edits(model, tokens, seen=keep)
-    return found
+    return means

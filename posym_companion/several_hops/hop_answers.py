@@ -93,9 +93,9 @@ def encode_candidates(tokenizer: Any, candidates: Sequence[str], text: str, chat
                 f"the text's end {before!r} must be the same tokens with and without an answer behind it, but this "
                 "tokenizer joins them; pass chat=True or another tokenizer"
             )
-        found = [ids[len(opening) :] for ids in whole]
-        if not any(a is not b and b[: len(a)] == a for a in found for b in found):
-            return found
+        tokens = [ids[len(opening) :] for ids in whole]
+        if not any(a is not b and b[: len(a)] == a for a in tokens for b in tokens):
+            return tokens
     raise ValueError(f"the tokens of one candidate begin another's, even with the end of the line: {list(candidates)}")
 
 
@@ -121,8 +121,8 @@ def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any)
         ids = torch.tensor([[*row, *([row[-1]] * (width - len(row)))] for row in rows])
         grown = copy.deepcopy(cache)
         grown.batch_repeat_interleave(len(rows))
-        found, _ = last_logits(model, ids, grown, width)
-        for row, of_row in zip(rows, found.log_softmax(-1), strict=True):
+        chosen, _ = last_logits(model, ids, grown, width)
+        for row, of_row in zip(rows, chosen.log_softmax(-1), strict=True):
             after |= {row[: place + 1]: of_row[place] for place in range(len(row))}
 
     def whole(ids: list[int]) -> Tensor:
@@ -136,14 +136,14 @@ def _says(model: Any, tokenizer: Any, answer: str, logits: Tensor, cache: Any, l
     generation = getattr(model, "generation_config", None)
     stops = None if generation is None else generation.eos_token_id
     stops = set(stops) if isinstance(stops, (list, tuple)) else {stops}
-    said: list[int] = []
+    generated: list[int] = []
     for _ in range(longest):
         token = int(logits[0, -1].argmax())
-        text = tokenizer.decode(said).strip()
+        text = tokenizer.decode(generated).strip()
         if token in stops:
             return text == answer
-        said.append(token)
-        text = tokenizer.decode(said).lstrip()
+        generated.append(token)
+        text = tokenizer.decode(generated).lstrip()
         if "\n" in text:
             return text.split("\n")[0].strip() == answer
         if not answer.startswith(text.rstrip()):

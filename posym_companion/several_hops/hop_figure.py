@@ -178,7 +178,7 @@ def parcel_layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
     >>> parcel_layout({"transformer.h.0.b": np.ones(2), "lm_head.bias": np.ones((3,))})
     [[['lm_head.bias', [3]]], [['transformer.h.0.b', [2]]]]
     """
-    places = {name: int(found[1]) + 1 if (found := LAYER.match(name)) else 0 for name in sorted(weights)}
+    places = {name: int(match[1]) + 1 if (match := LAYER.match(name)) else 0 for name in sorted(weights)}
     return [
         [[name, list(np.shape(weights[name]))] for name in places if places[name] == place]
         for place in range(max(places.values()) + 1)
@@ -252,10 +252,10 @@ def hops_figure(models: Sequence[HopModel], *, caption: str, alt: str, address: 
 
 def list_parcels(html: str) -> list[tuple[str, str, str]]:
     """Name, source and address of every model whose parcels a page asks for."""
-    found = re.findall(r'class="posym-hops-data">(.*?)</script>', html, re.DOTALL)
+    parcels = re.findall(r'class="posym-hops-data">(.*?)</script>', html, re.DOTALL)
     return [
         (name, model["source"], data["address"])
-        for data in map(json.loads, found)
+        for data in map(json.loads, parcels)
         if data["address"] is not None
         for name, model in data["models"].items()
     ]

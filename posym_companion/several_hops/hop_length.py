@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import measure_accuracy_by_length, set_angles
+from posym_companion.several_hops.hop_scores import CapturedLayers, capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
-from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics import rotate_unchecked
 
 LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)
@@ -79,23 +79,23 @@ def measure(
     generator = trained.generator(TEST)
     base = task.sample(setting.watched, generator=generator)
     captured = capture_layers(model, base.tokens)
-    found: dict[str, list[Tensor]] = {"onward": [], "added": [], "foretold": []}
+    arrays: dict[str, list[Tensor]] = {"onward": [], "added": [], "foretold": []}
     for length in setting.lengths:
         extra = length - least
         batch = task.sample(setting.watched, generator=trained.generator(TEST), extra=extra)
         rows, path = _station_rows(capture_layers(model, batch.tokens), batch.path)
         asks = path >= 0
         onward = rows.gather(-1, path.clamp_min(0)[None, :, :, None, None].expand(*rows.shape[:4], 1))[..., 0]
-        found["onward"].append(onward[:, asks].mean(1))
-        found["added"].append(rows[..., :extra].sum(-1)[:, asks].mean(1))
-        found["foretold"].append(
+        arrays["onward"].append(onward[:, asks].mean(1))
+        arrays["added"].append(rows[..., :extra].sum(-1)[:, asks].mean(1))
+        arrays["foretold"].append(
             predict_onward_attention(captured, base.path, trained.angles, window=task.window, extra=extra)
         )
     return {
         "lengths": np.array(setting.lengths),
         "accuracy": accuracy.numpy(),
         "profile": logit_profile(captured, base.path, trained.angles, window=task.window).float().cpu().numpy(),
-        **{name: torch.stack(values).float().cpu().numpy() for name, values in found.items()},
+        **{name: torch.stack(values).float().cpu().numpy() for name, values in arrays.items()},
     }
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import average_by_hops, average_outputs, run_with_edits
+from posym_companion.several_hops.hop_scores import CapturedLayers, capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
 from posym_companion.several_hops.programs import NONE, agreement, candidates
-from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics import frequency_use, rotate_unchecked
 from posym_core.models import LayerHead
 from posym_core.tasks import MultihopBatch
@@ -90,7 +90,7 @@ def measure(
     tokens = batch.tokens.to(device)
     layers = capture_layers(model, batch.tokens)
     attention = layers.attention()
-    found = agreement(attention.cpu(), batch.tokens, task, hops=trained.hops)
+    agreed = agreement(attention.cpu(), batch.tokens, task, hops=trained.hops)
     programs = candidates(tokens, task, hops=trained.hops)
     heads = [(layer, head) for layer in range(trained.layers) for head in range(trained.heads)]
 
@@ -108,14 +108,14 @@ def measure(
         silenced.append(accuracy(output={head: mean[head]}))
         for name in shown:
             programmed[name].append(accuracy(attention={head: programs.attention(name)}))
-    functions = {head: found.function(*head)[0] for head in heads}
+    functions = {head: agreed.function(*head)[0] for head in heads}
     known = {head: programs.attention(name) for head, name in functions.items() if name != NONE}
     removed, left = _remove(accuracy, mean, heads, progress=progress)
     return {
         "accuracy": accuracy(),
-        "hits": found.hits.numpy(),
-        "weight": found.weight.numpy(),
-        "chance": found.chance.numpy(),
+        "hits": agreed.hits.numpy(),
+        "weight": agreed.weight.numpy(),
+        "chance": agreed.chance.numpy(),
         "silenced": by_head(silenced),
         "programmed": np.stack([by_head(programmed[name]) for name in shown]),
         "all_programmed": accuracy(attention=known),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.experiments import Experiment, load_experiment_model, slug
 from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import (
     HOP_TASKS,
@@ -90,7 +90,7 @@ def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool =
     """
     shape = (len(HOP_TASKS), len(setting.lengths), setting.runs, setting.questions[0])
     names = ("exact", "choice", "log_probability", "alternatives")
-    found = {name: np.full(shape, np.nan) for name in names}
+    arrays = {name: np.full(shape, np.nan) for name in names}
     work: list[tuple[HopTask, int]] = [(task, run) for run in range(setting.runs) for task in HOP_TASKS]
     for task, run in tqdm(work, desc="tasks and runs", disable=not progress):
         seed = 2 * (setting.seed * setting.runs + run)
@@ -103,14 +103,14 @@ def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool =
             answers = answer_questions(model, tokenizer, asked, texts, chat=setting.chat)
             given = (answers.exact, answers.correct, answers.log_probability, answers.alternatives)
             for name, values in zip(names, given, strict=True):
-                found[name][HOP_TASKS.index(task), place, run, :count] = values.double().numpy()
-    by_run = {name: np.moveaxis(found[name], 1, 2) for name in ("exact", "choice")}
+                arrays[name][HOP_TASKS.index(task), place, run, :count] = values.double().numpy()
+    by_run = {name: np.moveaxis(arrays[name], 1, 2) for name in ("exact", "choice")}
     return {
         "lengths": np.array(setting.lengths),
-        **{name: x.astype(np.float32) for name, x in found.items()},
-        "accuracy": np.nanmean(found["exact"], axis=-1),
-        "choice_accuracy": np.nanmean(found["choice"], axis=-1),
-        "chance": np.nanmean(1 / found["alternatives"], axis=-1),
+        **{name: x.astype(np.float32) for name, x in arrays.items()},
+        "accuracy": np.nanmean(arrays["exact"], axis=-1),
+        "choice_accuracy": np.nanmean(arrays["choice"], axis=-1),
+        "chance": np.nanmean(1 / arrays["alternatives"], axis=-1),
         "screened_accuracy": np.moveaxis(screen_accuracy(by_run["exact"]), 1, 2),
         "screened_choice_accuracy": np.moveaxis(screen_accuracy(by_run["choice"]), 1, 2),
     }

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.several_hops import hop_length
+from posym_companion.several_hops.hop_scores import capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, TrainedModel, train_together
 from posym_companion.several_hops.programs import agreement
-from posym_companion.several_hops.stations import capture_layers
 from posym_core.store import choose_device
 
 # Every change, by the task and the name of its result.
@@ -119,7 +119,7 @@ def measure(
         [length, hop]``, ``onward``, ``added``, ``foretold`` ``[length, layer, head]`` and ``profile [layer, head,
         distance]`` of :func:`posym_companion.several_hops.hop_length.measure`. And ``lengths``.
     """
-    found: list[dict[str, np.ndarray]] = []
+    runs: list[dict[str, np.ndarray]] = []
     each = [setting.settings(seed) for seed in setting.seeds]
     together = choose_device(device).type == "cuda" and not each[0].extra
     learned: list[TrainedModel] = []
@@ -133,7 +133,7 @@ def measure(
         attention = capture_layers(trained.model, batch.tokens).attention().cpu()
         asked = hop_length.HopLength(model=settings.name, lengths=setting.lengths, sequences=setting.sequences)
         reach = hop_length.measure(trained.model, settings, asked)
-        found.append(
+        runs.append(
             {
                 "test_accuracy": arrays["test_accuracy"],
                 "learned": np.array(float(arrays["look_step"][solved.argmax()]) if solved.any() else np.nan),
@@ -143,7 +143,7 @@ def measure(
                 **{name: reach[name] for name in ("onward", "added", "foretold", "profile")},
             }
         )
-    return {"lengths": np.array(setting.lengths), **{name: np.stack([x[name] for x in found]) for name in found[0]}}
+    return {"lengths": np.array(setting.lengths), **{name: np.stack([x[name] for x in runs]) for name in runs[0]}}
 
 
 EXPERIMENT = Experiment(

@@ -3,8 +3,8 @@
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), sections 2 and 3: 12 layers of one head, one pass
 over 432,000 sequences in batches of 64. Batches are drawn fresh, with every number of hops and every place of the
 answer equally often in each, so no sequence is kept. Scores are measured at every checkpoint by
-:mod:`posym_companion.several_hops.stations`; checkpoints are regular and, where an accuracy turns, dense. One result a
-setting, with the final weights beside it in half precision.
+:mod:`posym_companion.several_hops.hop_scores`; checkpoints are regular and, where an accuracy turns, dense. One result
+a setting, with the final weights beside it in half precision.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment, RunOutput
+from posym_companion.experiments import Experiment, RunOutput
 from posym_companion.results import find_attached_file, load_result
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, average_by_hops, make_gptj, mark_right_answers
-from posym_companion.several_hops.stations import capture_layers, station_scores, summary
+from posym_companion.several_hops.hop_scores import capture_layers, station_scores, summary
 from posym_core._checks import require_counts
 from posym_core.metrics import rope_angles
 from posym_core.models import LinearSettings, make_generators, train
@@ -175,7 +175,7 @@ class MultihopSettings:
     @property
     def files_kept(self) -> bool:
         """Whether the result is whole only with its weights; see
-        :func:`posym_companion.loop.stored_result`.
+        :func:`posym_companion.experiments.stored_result`.
         """
         return self.seed in WEIGHTS_KEPT[: 1 if self.task == "number" else None] and not self.extra
 
@@ -269,36 +269,36 @@ class Watch:
         seen = slice(min(settings.look, settings.validation))
         right = mark_right_answers(model, self.validation.tokens[seen], self.validation.answer[seen])
         accuracy = average_by_hops(right, self.validation.hops[seen], settings.hops)
-        found = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
+        arrays = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
         turned = self.last is None or bool(((accuracy - self.last).abs() > settings.turn).any())
         if turned or step % settings.checkpoint_every == 0 or step == settings.steps:
             self.last = accuracy
-            found |= {"checkpoint_step": torch.tensor(step), **self.checkpoint(model)}
+            arrays |= {"checkpoint_step": torch.tensor(step), **self.checkpoint(model)}
             if self.report is not None:
-                shown = " ".join(f"{value:.2f}" for value in found["accuracy"].tolist())
+                shown = " ".join(f"{value:.2f}" for value in arrays["accuracy"].tolist())
                 self.report(f"{settings.name}, step {step}: accuracy by hops {shown}, {steps / began:.1f} steps/s")
         trained.model.train()
         self.before = time.perf_counter(), step
-        return found
+        return arrays
 
     def checkpoint(self, model: Any) -> dict[str, Tensor]:
         """Accuracy on all validation sequences, and :meth:`scores` with the seconds that they took."""
         right = mark_right_answers(model, self.validation.tokens, self.validation.answer)
         began = time.perf_counter()
-        found = self.scores(model)
-        found["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
-        found["accuracy"] = average_by_hops(right, self.validation.hops, self.settings.hops)
-        return found
+        arrays = self.scores(model)
+        arrays["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
+        arrays["accuracy"] = average_by_hops(right, self.validation.hops, self.settings.hops)
+        return arrays
 
     def scores(self, model: Any) -> dict[str, Tensor]:
-        """What :func:`posym_companion.several_hops.stations.summary` says of heads, and the attention on examples."""
+        """What :func:`posym_companion.several_hops.hop_scores.summary` says of heads, and the attention on examples."""
         settings, sequences = self.settings, self.monitored
         layers = capture_layers(model, sequences.tokens)
         scores = station_scores(layers, sequences.path, angles=settings.angles)
-        found = summary(scores, sequences.hops, longest=settings.hops)
-        found["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
-        found["swaps"] = torch.tensor(scores.swaps)
-        return found
+        arrays = summary(scores, sequences.hops, longest=settings.hops)
+        arrays["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
+        arrays["swaps"] = torch.tensor(scores.swaps)
+        return arrays
 
     @property
     def examples(self) -> Tensor:
@@ -313,7 +313,7 @@ class TrainedModel:
     Attributes:
         model: in evaluation mode, its weights rounded to half precision: the very model that is kept and was tested.
         arrays: by checkpoint ``checkpoint_step``, ``accuracy`` ``[checkpoint, hop]``, what
-            :func:`posym_companion.several_hops.stations.summary` returns, ``attention``
+            :func:`posym_companion.several_hops.hop_scores.summary` returns, ``attention``
             ``[checkpoint, example, layer, head, query, key]`` in 1 / 255, ``monitor_seconds``, ``swaps``; by look
             ``look_step``, ``look_accuracy`` and ``training_seconds`` since the last; by record ``loss`` and
             ``loss_step``; ``example_tokens``, ``example_path``, and ``test_accuracy`` ``[hop]``.

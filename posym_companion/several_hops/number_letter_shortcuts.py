@@ -20,9 +20,9 @@ def find_possible_answers(batch: MultihopBatch, task: NumberTask | LetterTask) -
     if isinstance(task, NumberTask):
         return (window[:, :, None] == window[:, None]).sum(-1) == 1
     left, right = split_letters(batch.tokens, task)
-    own = left[:, : window.shape[1], None]
-    named = (own == right[:, None, window.shape[1] :]).any(-1)
-    return ((own == left[:, None]).sum(-1) == 1) & named
+    letters = left[:, : window.shape[1], None]
+    named = (letters == right[:, None, window.shape[1] :]).any(-1)
+    return ((letters == left[:, None]).sum(-1) == 1) & named
 
 
 def measure_counting_accuracy(batch: MultihopBatch, task: NumberTask | LetterTask) -> Float[Tensor, " sequence"]:

@@ -42,8 +42,8 @@ class Candidates:
         if name not in self.names:
             raise ValueError(f"the candidates are {', '.join(map(repr, self.names))}; got {name!r}")
         target = self.target[self.names.index(name)]
-        own = torch.arange(target.shape[1], device=target.device)
-        looked = torch.where(target < 0, own, target)
+        places = torch.arange(target.shape[1], device=target.device)
+        looked = torch.where(target < 0, places, target)
         return torch.nn.functional.one_hot(looked, target.shape[1]).float()
 
 
@@ -52,9 +52,9 @@ def candidates(tokens: Int64[Tensor, "sequence token"], task: NumberTask | Lette
     require_count("hops", hops, 1)
     points = find_index_targets(tokens, task) if isinstance(task, NumberTask) else find_retrieval_targets(tokens, task)
     points = torch.where(is_valid(tokens, task), points, -1)
-    own = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
-    names, targets = ["reflexive", "previous", "first"], [own, own - 1, own * 0]
-    target = own
+    places = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
+    names, targets = ["reflexive", "previous", "first"], [places, places - 1, places * 0]
+    target = places
     for hop in range(1, 1 + hops):
         target = torch.where(target < 0, -1, points.gather(1, target.clamp_min(0)))
         names.append(f"hop {hop}")

@@ -2,14 +2,14 @@
 
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.families import family_model
+from posym_companion.solvers.head_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.head_removal import curve, language_advantages, removal_results
 from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
-from posym_companion.solvers.judges.solver_answers import answer_results, right_and_wrong
 from posym_companion.solvers.judges.solver_heads import load_settings
-from posym_companion.solvers.judges.solver_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.prompt_scores import measure_head_scores
+from posym_companion.solvers.right_and_wrong import answer_results, right_and_wrong
 
 __all__ = [
     "CARRIES",

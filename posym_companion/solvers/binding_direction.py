@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import SECOND, Experiment, load_experiment_model, name_prefix
+from posym_companion.experiments import SECOND, Experiment, load_experiment_model, name_prefix
 from posym_companion.results import find_attached_file, load_result
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_profile.language_models import PACKAGED, merge_lora, read_factors
@@ -142,9 +142,9 @@ def draw_both_orders(
     generator = torch.Generator().manual_seed(seed)
     drafts = []
     for target in draw_balanced(facts, count, generator).tolist():
-        told, given = shuffle(list(names), facts, generator), shuffle(list(answers), facts, generator)
-        blocks = [fact.format(name=n, attribute=a) for n, a in zip(told, given, strict=True)]
-        question = both.query.format(name=told[target])
+        shuffled, given = shuffle(list(names), facts, generator), shuffle(list(answers), facts, generator)
+        blocks = [fact.format(name=n, attribute=a) for n, a in zip(shuffled, given, strict=True)]
+        question = both.query.format(name=shuffled[target])
         drafts.append(
             Draft(before="", blocks=blocks, after=question, answers=[answers[a] for a in given], target=target)
         )

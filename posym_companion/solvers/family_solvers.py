@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_companion.solvers.single_heads import patch_head
 from posym_core.metrics import BlockLayout, simulate_random_swaps
@@ -104,15 +104,15 @@ def measure(
     """
     model = make_untrained(setting).to(choose_device(device))
     history = train_solver(setting, model, work=work, progress=progress)
-    found: dict[str, list[np.ndarray]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
     for question in QUESTIONS:
         for name, values in profile_question(setting, model, question).items():
-            found.setdefault(name, []).append(values)
+            arrays.setdefault(name, []).append(values)
     return {
         "loss": history.losses.numpy(),
         "look_step": history.observed_at.numpy(),
         **{name: values.numpy() for name, values in history.observations.items()},
-        **{name: np.stack(values) for name, values in found.items()},
+        **{name: np.stack(values) for name, values in arrays.items()},
     }
 
 
@@ -185,17 +185,17 @@ def profile_question(setting: FamilySolver, model: Any, question: Question) -> d
         }
 
     prompts = draw_questions(setting, question, setting.score_prompts, SCORING, model.device)
-    found = map_layers(model, prompts.tokens, one_layer, progress=False)
+    measured = map_layers(model, prompts.tokens, one_layer, progress=False)
     batch = draw_questions(setting, question, setting.test_prompts, TESTING, model.device)
     means = record_head_outputs(model, batch.tokens).outputs.mean(0)
     right = torch.empty(setting.layers, setting.heads)
     answer = (task.first_attribute + batch.answer[:, 0]).cpu()
     for layer in range(setting.layers):
         for head in range(setting.heads):
-            said = patch_head(model, batch.tokens, means, layer, head).argmax(-1)
-            right[layer, head] = (said == answer).float().mean()
+            outputs = patch_head(model, batch.tokens, means, layer, head).argmax(-1)
+            right[layer, head] = (outputs == answer).float().mean()
     return {
-        **{name: values.nanmean(0).float().numpy() for name, values in found.items()},
+        **{name: values.nanmean(0).float().numpy() for name, values in measured.items()},
         "right": answers_right(model, task, batch)[:, 0].bool().cpu().numpy(),
         "ablated": right.numpy(),
     }

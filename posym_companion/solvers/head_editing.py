@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posym_companion.experiments import Experiment, slug
 from posym_companion.language_models.head_predictors import CROSSING
-from posym_companion.loop import Experiment, slug
 from posym_companion.solvers.head_removal import load_ranked_model
 from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names
@@ -119,8 +119,8 @@ def measure(
     edits, heads = edits_of(BlockLayout(**lists.layout)), rankings["predictors"].shape[-2:]
 
     def answers() -> tuple[np.ndarray, np.ndarray]:
-        found = by_role(questions.logits(model).cpu(), questions.asked)
-        return tuple(x.unflatten(0, (setting.lists, -1)).numpy() for x in found)  # pyright: ignore[reportReturnType]
+        before = by_role(questions.logits(model).cpu(), questions.asked)
+        return tuple(x.unflatten(0, (setting.lists, -1)).numpy() for x in before)  # pyright: ignore[reportReturnType]
 
     unedited = answers()
     rows = []

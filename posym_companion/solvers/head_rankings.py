@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from posym_companion.experiments import Experiment, PromptSetting, slug
 from posym_companion.language_models.head_predictors import PREDICTORS, language_predictors
-from posym_companion.loop import Experiment, PromptSetting, slug
 from posym_companion.solvers.ranked_models import SOLVERS, load_ranked, ranked_names, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
 from posym_core.tasks import Question
@@ -97,20 +97,20 @@ def measure(model: Any, tokenizer: Any, setting: HeadRankings, *, progress: bool
     for question in setting.questions:
         if setting.model in SOLVERS:
             sizes = {"prompts": setting.prompts, "squares": setting.squares}
-            found = solver_predictors(model, SOLVERS[setting.model], question, **sizes)
-            rows.append(np.stack([found[name].numpy() for name in PREDICTORS], 1))
+            by_question = solver_predictors(model, SOLVERS[setting.model], question, **sizes)
+            rows.append(np.stack([by_question[name].numpy() for name in PREDICTORS], 1))
         else:
             prompts = binding_prompts(
                 tokenizer, template=setting.wording, facts=setting.facts, count=setting.prompts, seed=setting.seed
             )
-            found = language_predictors(model, prompts, squares=setting.squares, seed=setting.seed)
-            rows.append(np.stack([found[name].numpy() for name in PREDICTORS])[None])
+            by_question = language_predictors(model, prompts, squares=setting.squares, seed=setting.seed)
+            rows.append(np.stack([by_question[name].numpy() for name in PREDICTORS])[None])
     predictors = np.stack(rows, 1)
     orders = np.empty((*predictors.shape[:2], len(ORDERS), predictors[0, 0, 0].size), dtype=np.int16)
     for member, asked in np.ndindex(predictors.shape[:2]):
         by_name: dict[str, Any] = dict(zip(PREDICTORS, predictors[member, asked], strict=True))
-        found = list_orders(by_name, setting.questions[asked], seed=setting.seed + member)
-        orders[member, asked] = [found[name] for name in ORDERS]
+        by_question = list_orders(by_name, setting.questions[asked], seed=setting.seed + member)
+        orders[member, asked] = [by_question[name] for name in ORDERS]
     return {
         "questions": np.array(setting.questions),
         "predictor_names": np.array(PREDICTORS),

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_companion.loop import Experiment, slug
+from posym_companion.experiments import Experiment, slug
 from posym_companion.results import Result, load_result
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EARLY, LATE, SCORES, TESTED, HeadRankings
@@ -166,18 +166,18 @@ def measure(
         asked_of = (again[:, None] * setting.facts + np.arange(setting.facts)).ravel()
     few = setting.model not in SOLVERS and setting.what in ("layers", "keep")
     counts = list_counts(int(available.sum()), coarse=few)
-    kept = ORDERS_OF[setting.what]
-    steps = [(order, count) for order in kept for count in counts]
+    orders_of = ORDERS_OF[setting.what]
+    steps = [(order, count) for order in orders_of for count in counts]
     rows = []
     for order, count in tqdm(steps, desc=setting.name, disable=not progress):
         sequence = orders[:, :, names.index(order)]
         taken = select_first(sequence, available, count)
         rows.append(answers(~taken & available if setting.what == "keep" else taken))
-    correct = np.stack(rows, 2).reshape(*orders.shape[:2], len(kept), len(counts), -1)
+    correct = np.stack(rows, 2).reshape(*orders.shape[:2], len(orders_of), len(counts), -1)
     whole = np.broadcast_to(available, (*orders.shape[:2], len(available)))
     ends = np.stack([answers(np.zeros_like(whole)), answers(whole)], 2)
     return {
-        "order_names": np.array(kept),
+        "order_names": np.array(orders_of),
         "counts": np.array(counts),
         "lists": drawn,
         "available": available,
@@ -200,11 +200,11 @@ def select_first(
     orders: Int[np.ndarray, "member question rank"], available: Bool[np.ndarray, " head"], count: int
 ) -> Bool[np.ndarray, "member question head"]:
     """Which heads are the first so many of an order among those that are available."""
-    there = available[orders]
-    chosen = there & (there.cumsum(-1) <= count)
-    found = np.zeros(orders.shape, dtype=bool)
-    np.put_along_axis(found, orders, chosen, axis=-1)
-    return found
+    present = available[orders]
+    chosen = present & (present.cumsum(-1) <= count)
+    first_ones = np.zeros(orders.shape, dtype=bool)
+    np.put_along_axis(first_ones, orders, chosen, axis=-1)
+    return first_ones
 
 
 Answers = Callable[[Bool[np.ndarray, "member question head"]], Bool[np.ndarray, "member question prompt"]]
@@ -221,20 +221,20 @@ def language_answers(
     drawn: dict[str, Any] = {"template": setting.wording, "facts": setting.facts}
     lists = binding_prompts(tokenizer, **drawn, count=setting.lists, seed=setting.seed)
     others = binding_prompts(tokenizer, **drawn, count=2 * setting.lists, seed=setting.seed + 1)
-    said = record_head_outputs(model, others.input_ids).outputs
-    mean = said.double().mean((0, 2)).to(said)
+    outputs = record_head_outputs(model, others.input_ids).outputs
+    mean = outputs.double().mean((0, 2)).to(outputs)
     questions = questions_about(lists, which.tolist(), range(setting.facts))
     # Orders often begin with the same heads.
-    found: dict[bytes, np.ndarray] = {}
+    answered: dict[bytes, np.ndarray] = {}
 
     def answers(removed: Bool[np.ndarray, "member question head"]) -> Bool[np.ndarray, "member question prompt"]:
-        if (known := found.get(removed.tobytes())) is not None:
+        if (known := answered.get(removed.tobytes())) is not None:
             return known
         gone = [divmod(int(place), heads[1]) for place in np.flatnonzero(removed)]
         with patch_heads(model, gone, mean):
             best = questions.logits(model).argmax(-1).cpu()
-        found[removed.tobytes()] = (best == questions.asked).numpy()[None, None]
-        return found[removed.tobytes()]
+        answered[removed.tobytes()] = (best == questions.asked).numpy()[None, None]
+        return answered[removed.tobytes()]
 
     return answers
 
@@ -249,11 +249,11 @@ def decoder_answers(
 
     def answers(removed: Bool[np.ndarray, "member question head"]) -> Bool[np.ndarray, "member question prompt"]:
         gone = torch.tensor(removed).unflatten(-1, tuple(heads))
-        found = [
+        answered = [
             answers_without_heads(model, batch, mean, gone[:, place])
             for place, (batch, mean) in enumerate(zip(batches, means, strict=True))
         ]
-        return torch.stack(found, 1).cpu().numpy()
+        return torch.stack(answered, 1).cpu().numpy()
 
     return answers
 
@@ -268,8 +268,8 @@ def answers_without_heads(
         return torch.where(chosen, means[layer], read)
 
     with torch.no_grad():
-        said = model(batch.tokens, edit=edit).argmax(-1)
-    return (said == batch.answer[:, None])[:, 0, :, 0]
+        answer = model(batch.tokens, edit=edit).argmax(-1)
+    return (answer == batch.answer[:, None])[:, 0, :, 0]
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_ranked_model)

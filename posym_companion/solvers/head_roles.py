@@ -15,6 +15,10 @@ from torch import Tensor
 from posym_core.models import DecoderEnsemble, replace_heads
 from posym_core.tasks import FactsBatch
 
+# A head carries a question if patching it moves at least so much of the answer, and is needed if its ablation costs
+# more than so much of the accuracy.
+CARRIES, NEEDED = 0.2, 0.1
+
 
 @torch.no_grad()
 def mark_members_right(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant prompt question"]:
@@ -27,14 +31,14 @@ def record_members_outputs(
     model: DecoderEnsemble, batch: FactsBatch
 ) -> list[Float[Tensor, "seed variant prompt head token dim"]]:
     """What every layer's heads read, before the output map."""
-    kept: list[Tensor] = []
+    outputs: list[Tensor] = []
 
     def keep(layer: int, read: Tensor) -> Tensor:
-        kept.append(read)
+        outputs.append(read)
         return read
 
     model(batch.tokens, edit=keep)
-    return kept
+    return outputs
 
 
 @torch.no_grad()

@@ -36,9 +36,9 @@ class ListQuestions:
     def logits(self, model: Any) -> Float[Tensor, "question fact"]:
         """A model's logits of the attributes, on its device."""
         device = find_input_device(model)
-        kept = model.base_model(self.told.to(device), use_cache=True).past_key_values
-        kept.batch_repeat_interleave(len(self.questions) // len(self.told))
-        last = model.base_model(self.questions.to(device), past_key_values=kept, use_cache=True).last_hidden_state
+        cache = model.base_model(self.told.to(device), use_cache=True).past_key_values
+        cache.batch_repeat_interleave(len(self.questions) // len(self.told))
+        last = model.base_model(self.questions.to(device), past_key_values=cache, use_cache=True).last_hidden_state
         vectors = model.get_output_embeddings().weight[self.alternatives.to(device)]
         return torch.einsum("pw,paw->pa", last[:, -1], vectors)
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver

@@ -63,16 +63,16 @@ def patched_heads(model: Any, pairs: Pairs, count: int) -> dict[str, np.ndarray]
         ``clean_whole`` and ``other_whole`` ``[pair]`` of both prompts as they are; ``answer_patched``
         ``[pair, layer, head]`` on the other prompt, with the head's output at the last token from the clean one.
     """
-    found: dict[str, list[np.ndarray]] = {"clean_whole": [], "other_whole": [], "answer_patched": []}
+    arrays: dict[str, list[np.ndarray]] = {"clean_whole": [], "other_whole": [], "answer_patched": []}
     for clean, other, answers in zip(
         pairs.clean[:count], pairs.other[:count], pairs.answers[:count].cpu(), strict=True
     ):
-        said = record_head_outputs(model, torch.stack([clean, other]))
-        whole = _difference(said.logits[:, answers])
-        with_clean = _difference(patch_each_head(model, other, said.outputs[0, :, -1], answers))
-        for name, x in zip(found, (whole[0], whole[1], with_clean), strict=True):
-            found[name].append(x.numpy())
-    return {name: np.stack(values).astype(np.float32) for name, values in found.items()}
+        outputs = record_head_outputs(model, torch.stack([clean, other]))
+        whole = _difference(outputs.logits[:, answers])
+        with_clean = _difference(patch_each_head(model, other, outputs.outputs[0, :, -1], answers))
+        for name, x in zip(arrays, (whole[0], whole[1], with_clean), strict=True):
+            arrays[name].append(x.numpy())
+    return {name: np.stack(values).astype(np.float32) for name, values in arrays.items()}
 
 
 def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
@@ -82,15 +82,15 @@ def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.nda
         ``kept [prompt]``, log-probability of the right answer among the named attributes, and ``lost``
         ``[prompt, layer, head]``, what is lost of it.
     """
-    said = record_head_outputs(model, prompts.input_ids)
-    mean = said.outputs[:, :, -1].mean(0)
-    kept, lost = [], []
+    outputs = record_head_outputs(model, prompts.input_ids)
+    mean = outputs.outputs[:, :, -1].mean(0)
+    remaining, lost = [], []
     for row in range(min(count, len(prompts.target))):
         named, right = _named(prompts, row)
-        kept.append(_log_probability(said.logits[row, named], right).numpy())
+        remaining.append(_log_probability(outputs.logits[row, named], right).numpy())
         logits = patch_each_head(model, prompts.input_ids[row], mean, named)
-        lost.append(kept[-1] - _log_probability(logits, right).numpy())
-    return {"kept": np.stack(kept).astype(np.float32), "lost": np.stack(lost).astype(np.float32)}
+        lost.append(remaining[-1] - _log_probability(logits, right).numpy())
+    return {"kept": np.stack(remaining).astype(np.float32), "lost": np.stack(lost).astype(np.float32)}
 
 
 def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
@@ -101,8 +101,8 @@ def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, n
     """
     if count == 0:
         return {}
-    said = record_head_outputs(model, prompts.input_ids)
-    mean, ids = said.outputs.mean(0), prompts.input_ids[:count]
+    outputs = record_head_outputs(model, prompts.input_ids)
+    mean, ids = outputs.outputs.mean(0), prompts.input_ids[:count]
     layers, heads = mean.shape[0], mean.shape[2]
     lost = np.zeros((count, layers, heads), dtype=np.float32)
     for layer in range(layers):
@@ -110,7 +110,7 @@ def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, n
             logits = patch_head(model, ids, mean, layer, head)
             for row in range(count):
                 named, right = _named(prompts, row)
-                before, after = (_log_probability(x[row, named], right) for x in (said.logits, logits))
+                before, after = (_log_probability(x[row, named], right) for x in (outputs.logits, logits))
                 lost[row, layer, head] = float(before - after)
     return {"lost_everywhere": lost}
 

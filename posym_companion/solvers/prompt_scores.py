@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from posym_companion.looking import BANDS, PARTS, average_defined, gather_bands, look
+from posym_companion.head_measurements import BANDS, PARTS, average_defined, gather_bands, look
 from posym_profile.interventions import EditedModel
 from posym_profile.prompts import Prompts
 
@@ -27,16 +27,16 @@ def measure_head_scores(operated: EditedModel, prompts: Prompts, *, seed: int = 
         seed: of the null model.
 
     Returns:
-        ``[prompt, layer, head]``: :data:`WHOLE`, see :data:`posym_companion.looking.MEASURED`, of the logits over the
-        blocks' tokens. ``[layer, head, band]``, means over prompts in eight bands of planes, fast to slow:
+        ``[prompt, layer, head]``: :data:`WHOLE`, see :data:`posym_companion.head_measurements.MEASURED`, of the logits
+        over the blocks' tokens. ``[layer, head, band]``, means over prompts in eight bands of planes, fast to slow:
         ``band_positional_share`` and so on, and ``band_energy_share``, the bands' part of the energy.
     """
     bands = {f"band_{name}": f"plane_{name}" for name in BY_PLANE}
-    found = look(operated, prompts, {name: name for name in WHOLE} | bands, seed=seed)
-    arrays = {name: found[name].numpy() for name in WHOLE}
+    measured = look(operated, prompts, {name: name for name in WHOLE} | bands, seed=seed)
+    arrays = {name: measured[name].numpy() for name in WHOLE}
     for name in bands:
         gather = np.nansum if name == "band_energy_share" else average_defined
-        arrays[name] = gather_bands(found[name].nanmean(0).numpy(), gather)
+        arrays[name] = gather_bands(measured[name].nanmean(0).numpy(), gather)
     return {name: x.astype(np.float16) for name, x in arrays.items()}
 
 
@@ -44,5 +44,5 @@ def measure_plane_scores(operated: EditedModel, prompts: Prompts, count: int) ->
     """Return, of every plane, means over the first prompts: shares, part of the energy, softmax scores of its own."""
     wanted = [f"plane_{name}" for name in (*BY_PLANE, *PARTS[:2])]
     some = replace(prompts, input_ids=prompts.input_ids[:count])
-    found = look(operated, some, wanted, products=torch.float32)
-    return {name: found[name].nanmean(0).numpy().astype(np.float16) for name in wanted}
+    measured = look(operated, some, wanted, products=torch.float32)
+    return {name: measured[name].nanmean(0).numpy().astype(np.float16) for name in wanted}

@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float
 from tqdm import tqdm
 
+from posym_companion.experiments import Experiment
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.loop import Experiment
 from posym_companion.solvers import family_solvers, task_solvers
 from posym_companion.solvers.family_solvers import QUESTIONS, profile_question
 from posym_companion.solvers.solver_settings import TaskSolvers
@@ -112,12 +112,12 @@ def measure_planes(solver: TaskSolvers, draw: int, prompts: int, device: torch.d
     one = replace(solver, seeds=seeds, score_prompts=prompts)
     model = DecoderEnsemble(one.task, one.angles[None], seeds=seeds, heads=one.heads).to(device)
     with torch.no_grad():
-        found = measure_heads(model, one)
+        measured = measure_heads(model, one)
     angles = one.angles.numpy()
     kinds = range(len(one.questions))
     return {
-        "lean": np.stack([leanings(found, angles[0], one.facts, kind) for kind in kinds], 1).astype(np.float32),
-        "use": np.stack([behaviour_and_use(found, angles[:, None], kind) for kind in kinds], 1).astype(np.float32),
+        "lean": np.stack([leanings(measured, angles[0], one.facts, kind) for kind in kinds], 1).astype(np.float32),
+        "use": np.stack([behaviour_and_use(measured, angles[:, None], kind) for kind in kinds], 1).astype(np.float32),
     }
 
 
@@ -137,14 +137,14 @@ def leanings(
     turns = angles * (2 * facts + 1) / (2 * np.pi)
     planes = {"slow": (turns > 0) & (turns < 1 / 8), "middle": (turns >= 1 / 8) & (turns < 1)}
     seeds = len(heads["plane_scores"])
-    found = np.full((seeds, len(MEASURES), len(SPEEDS)), np.nan)
+    means = np.full((seeds, len(MEASURES), len(SPEEDS)), np.nan)
     for number, measure in enumerate(MEASURES):
         parts = heads[f"plane_{measure}"][:, kind].astype(float)
         for place, speed in enumerate(SPEEDS):
             some = parts[..., planes[speed], :]
             if planes[speed].any():
-                found[:, number, place] = np.nanmean(some[..., 1] - some[..., 0], axis=(1, 2, 3))
-    return found
+                means[:, number, place] = np.nanmean(some[..., 1] - some[..., 0], axis=(1, 2, 3))
+    return means
 
 
 def behaviour_and_use(
@@ -181,7 +181,7 @@ def measure_draw(solver: TaskSolvers, draw: int, times: int, prompts: int, devic
     rows = []
     for question in longer.questions:
         layers = capture_heads(model, draw_questions(model, question, prompts, SCORING))
-        found = [
+        measured = [
             torch.stack(
                 [
                     torch.stack([scores.positional.mean(0)[:, 0], scores.symbolic.mean(0)[:, 0]], -1)
@@ -190,7 +190,7 @@ def measure_draw(solver: TaskSolvers, draw: int, times: int, prompts: int, devic
             )
             for heads in layers
         ]
-        rows.append(torch.stack(found, 1).unflatten(1, (len(longer.seeds), longer.layers)).cpu())
+        rows.append(torch.stack(measured, 1).unflatten(1, (len(longer.seeds), longer.layers)).cpu())
     return torch.stack(rows, 2).float().numpy()
 
 

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from posym_companion.loop import load_experiment_model
+from posym_companion.experiments import load_experiment_model
 from posym_companion.solvers.solver_settings import TaskSolvers, expectation
 from posym_companion.solvers.solver_settings import small as small_solver
 from posym_companion.solvers.task_solvers import train_ensemble
@@ -49,8 +49,8 @@ SOLVERS = _solvers()
 
 def ranked_names() -> list[str]:
     """Names of all models at full size, language models first."""
-    there = [name for name in LANGUAGE_MODELS if name in NAMES]
-    return [*there, *list(SOLVERS)[: len(BANDS)]]
+    packaged = [name for name in LANGUAGE_MODELS if name in NAMES]
+    return [*packaged, *list(SOLVERS)[: len(BANDS)]]
 
 
 def load_ranked(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any]:
@@ -76,9 +76,9 @@ def load_kept_solver(solver: TaskSolvers, *, device: str = "auto", root: Path | 
         save_file({name: x.detach().cpu().contiguous() for name, x in model.named_parameters()}, place / WEIGHTS)
 
     name = f"solver-{solver.name.partition('/')[2]}"
-    kept = cache_folder(name, key, build, root=root or find_cache_root(), room=ROOM)
+    folder = cache_folder(name, key, build, root=root or find_cache_root(), room=ROOM)
     model = DecoderEnsemble(solver.task, solver.angles[None], seeds=solver.seeds, heads=solver.heads)
-    model.load_state_dict(load_file(kept / WEIGHTS))
+    model.load_state_dict(load_file(folder / WEIGHTS))
     return model.to(chosen).requires_grad_(False)
 
 

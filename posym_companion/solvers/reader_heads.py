@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, name_prefix
 from posym_companion.language_models import origins
 from posym_companion.language_models.origin_patching import EXCHANGES as ALONE
 from posym_companion.language_models.origin_patching import RUNS, exchange_layer_alone, make_pairs, measure_prompt
 from posym_companion.language_models.origins import Origins
-from posym_companion.loop import SECOND, Experiment, PromptSetting, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_profile.language_models import PACKAGED, merge_lora
@@ -124,10 +124,10 @@ def measure(
             measure_prompt(model, prompts, number, *drawn)["log_ratio"]
             for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
         ]
-    kept = [RUNS.index(run) for run in KEPT]
+    chosen = [RUNS.index(run) for run in KEPT]
     return {
         "contrasts": read["contrasts"][read["curves"].tolist().index("block")].astype(np.float16),
-        "log_ratio": torch.stack(rows)[:, :, kept].cpu().numpy().astype(np.float16),
+        "log_ratio": torch.stack(rows)[:, :, chosen].cpu().numpy().astype(np.float16),
         "positional": read["positional"].astype(np.float16),
         "symbolic": read["symbolic"].astype(np.float16),
         "correct": read["correct"],

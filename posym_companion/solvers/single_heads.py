@@ -52,37 +52,37 @@ def patch_each_head(
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
     with torch.no_grad(), refuse_without_pictures(model):
-        kept = _kept(model, ids)
+        cache = _kept(model, ids)
         for first in range(0, len(places), ROWS):
             rows = places[first : first + ROWS]
 
-            def change(layer: int, said: Tensor, rows: list[tuple[int, int]] = rows) -> Tensor:
-                said = said.clone()
-                for row, (there, head) in enumerate(rows):
-                    if there == layer:
-                        said[row, -1, head] = outputs[layer, head, : said.shape[-1]].to(said)
-                return said
+            def change(layer: int, output: Tensor, rows: list[tuple[int, int]] = rows) -> Tensor:
+                output = output.clone()
+                for row, (place, head) in enumerate(rows):
+                    if place == layer:
+                        output[row, -1, head] = outputs[layer, head, : output.shape[-1]].to(output)
+                return output
 
             with edit_head_outputs(model, change):
-                found = _last_logits(model, ids, kept, len(rows))
-            logits.append(found[:, answers.to(found.device)].float().cpu())
+                edited_logits = _last_logits(model, ids, cache, len(rows))
+            logits.append(edited_logits[:, answers.to(edited_logits.device)].float().cpu())
     return torch.cat(logits).unflatten(0, (layers, heads))
 
 
 def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
     """What a model keeps of the tokens before the last; refuses one whose logits by it are not those of a pass."""
     way = "replace outputs of the last token in passes over whole prompts, by edit_head_outputs"
-    kept = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
-    if kept is None:
+    cache = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
+    if cache is None:
         raise make_unsupported_error(
             model, "keeps no keys and values of the tokens before the last (past_key_values)", way
         )
     whole = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
-    off = float((_last_logits(model, ids, kept, 1) - whole).abs().max() / whole.abs().max())
+    off = float((_last_logits(model, ids, cache, 1) - whole).abs().max() / whole.abs().max())
     if not off <= max(1e-3, 16 * torch.finfo(whole.dtype).eps):
         why = f"gives other logits by what it keeps of a prompt (relative difference {off:.1g})"
         raise make_unsupported_error(model, why, way)
-    return kept
+    return cache
 
 
 def _last_logits(model: Any, ids: Int64[Tensor, "1 token"], kept: Any, rows: int) -> Float[Tensor, "row vocabulary"]:

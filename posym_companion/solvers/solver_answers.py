@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
@@ -80,9 +80,9 @@ def measure(
     rows: dict[str, list[Tensor]] = {}
     for question in solver.questions:
         batch = draw_questions(model, question, solver.test_prompts, TESTING)
-        found = {"patched": patching(model, batch, with_other_answers(model, batch))[:, 0].float()}
-        found |= by_answer(model, question, setting)
-        for name, values in found.items():
+        measured = {"patched": patching(model, batch, with_other_answers(model, batch))[:, 0].float()}
+        measured |= by_answer(model, question, setting)
+        for name, values in measured.items():
             rows.setdefault(name, []).append(values.cpu())
     return {name: torch.stack(values, 1).numpy() for name, values in rows.items()}
 
@@ -107,7 +107,7 @@ def score_prompts(
 ) -> dict[str, Tensor]:
     """Measurements ``[seed, prompt, layer, head]`` on each seed's first chosen prompts, NaN where there are fewer."""
     first = chosen.int().argsort(dim=1, descending=True, stable=True)[:, : setting.kept]
-    there = chosen.gather(1, first)
+    places = chosen.gather(1, first)
     batch = FactsBatch(*(x[torch.arange(len(x), device=x.device)[:, None], first] for x in whole))
     layers = setting.solver.layers
     rows: dict[str, list[Tensor]] = {name: [] for name in MEASURED}
@@ -116,11 +116,11 @@ def score_prompts(
         fact = batch.fact[number // layers, :, 0]
         on_facts = scores.attention * setting.solver.task.words
         place = fact[:, None, None, None].expand(*on_facts.shape[:-1], 1)
-        found = (scores.positional, scores.symbolic, on_facts.gather(-1, place)[..., 0])
-        for name, values in zip(MEASURED, found, strict=True):
+        by_layer = (scores.positional, scores.symbolic, on_facts.gather(-1, place)[..., 0])
+        for name, values in zip(MEASURED, by_layer, strict=True):
             rows[name].append(values[:, :, 0])
     stacked = {name: torch.stack(x).unflatten(0, (-1, layers)).movedim(1, 2) for name, x in rows.items()}
-    return {name: x.float().masked_fill(~there[..., None, None], torch.nan) for name, x in stacked.items()}
+    return {name: x.float().masked_fill(~places[..., None, None], torch.nan) for name, x in stacked.items()}
 
 
 EXPERIMENT = Experiment(

@@ -35,21 +35,21 @@ def solver_predictors(
 ) -> dict[str, Float[Tensor, "seed layer head"]]:
     """Every predictor of every head on one kind of question, means over prompts; NaN where one is not defined."""
     batch = draw_questions(model, question, prompts, SCORING)
-    found = _from_swaps(model, solver, batch) | _from_parts(model, solver, question, squares)
-    found |= _copying(model, solver, batch)
+    predictors = _from_swaps(model, solver, batch) | _from_parts(model, solver, question, squares)
+    predictors |= _copying(model, solver, batch)
     ensemble = (len(model.seeds), model.layers, model.heads)
     before = [previous_token(x[:, 0].transpose(0, 1)) for x in model.attention(batch.tokens)]
     half = solver.task.context // 2
     again = [induction(x[:, 0].transpose(0, 1), half) for x in model.attention(_repeated(model, half, prompts))]
-    found |= {"previous token": torch.stack(before, 1), "induction": torch.stack(again, 1)}
-    return {name: found[name].double().cpu().reshape(ensemble) for name in PREDICTORS}
+    predictors |= {"previous token": torch.stack(before, 1), "induction": torch.stack(again, 1)}
+    return {name: predictors[name].double().cpu().reshape(ensemble) for name in PREDICTORS}
 
 
 def _from_swaps(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:
     rows: dict[str, list[Tensor]] = {}
     for number, layer in enumerate(capture_heads(model, batch)):
-        found = swap_predictors(layer, fact_layout(solver), batch.fact[number // model.layers, :, 0])
-        for name, x in found.items():
+        measured = swap_predictors(layer, fact_layout(solver), batch.fact[number // model.layers, :, 0])
+        for name, x in measured.items():
             rows.setdefault(name, []).append(x[:, :, 0].nanmean(0))
     return {name: torch.stack(values) for name, values in rows.items()}
 
@@ -59,12 +59,12 @@ def _from_parts(model: DecoderEnsemble, solver: TaskSolvers, question: Question,
     every = measure_parts(model, question, OriginSolvers(solver=solver, squares=squares))[:, 0].double()
     parts = dict(zip(KEPT[:-1], every[..., :-1].unbind(-1), strict=True))
     whole = every[..., :-1].sum(-1)
-    found = {}
+    predictors = {}
     for kind, names in KINDS.items():
         some = sum_parts(parts, names)
-        found[f"{kind} share"] = (some / whole).nanmean(1)
-        found[f"{kind} size"] = some.mean(1).sqrt()
-    return found
+        predictors[f"{kind} share"] = (some / whole).nanmean(1)
+        predictors[f"{kind} size"] = some.mean(1).sqrt()
+    return predictors
 
 
 def _copying(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import LayerLook, Measurement
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
+from posym_companion.head_measurements import LayerLook, Measurement
 from posym_companion.solvers.head_roles import mark_members_right, mean_ablation, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
 from posym_core.metrics import BlockLayout
@@ -162,7 +162,9 @@ def capture_heads(model: DecoderEnsemble, batch: FactsBatch) -> list[LayerHeads]
 
 def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.ndarray]:
     """Accuracy by place, what every head's ablation and patching do, and what stopping planes afterwards does."""
-    found: dict[str, list[Tensor]] = {name: [] for name in ("hits", "asked", "intact", "ablated", "patched", "stopped")}
+    arrays: dict[str, list[Tensor]] = {
+        name: [] for name in ("hits", "asked", "intact", "ablated", "patched", "stopped")
+    }
     turns = model.angles * (setting.task.context - 1) / (2 * math.pi)
     stops = (torch.ones_like(turns, dtype=torch.bool), turns >= 1 - 1e-9, turns < 1 / 8 - 1e-9)
     for question in setting.questions:
@@ -170,11 +172,11 @@ def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
         right = mark_members_right(model, batch)[:, 0, :, 0]
         places = torch.zeros(len(right), setting.facts, device=right.device)
         fact = batch.fact[..., 0]
-        found["hits"].append(places.scatter_add(1, fact, right).short())
-        found["asked"].append(places.scatter_add(1, fact, torch.ones_like(right)).short())
-        found["intact"].append(right.mean(1))
-        found["ablated"].append(mean_ablation(model, batch)[:, 0])
-        found["patched"].append(patching(model, batch, with_other_answers(model, batch))[:, 0])
+        arrays["hits"].append(places.scatter_add(1, fact, right).short())
+        arrays["asked"].append(places.scatter_add(1, fact, torch.ones_like(right)).short())
+        arrays["intact"].append(right.mean(1))
+        arrays["ablated"].append(mean_ablation(model, batch)[:, 0])
+        arrays["patched"].append(patching(model, batch, with_other_answers(model, batch))[:, 0])
         angles, accuracies = model.angles, []
         try:
             for stop in stops:
@@ -182,8 +184,8 @@ def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
                 accuracies.append(mark_members_right(model, batch).mean((1, 2, 3)))
         finally:
             model.angles = angles
-        found["stopped"].append(torch.stack(accuracies, -1))
-    return {name: torch.stack(rows, 1).cpu().numpy() for name, rows in found.items()}
+        arrays["stopped"].append(torch.stack(accuracies, -1))
+    return {name: torch.stack(rows, 1).cpu().numpy() for name, rows in arrays.items()}
 
 
 def measure_heads(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.loop import Experiment, name_prefix
+from posym_companion.experiments import Experiment, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import APART, FACTS, WORDINGS, TaughtGemma
 from posym_profile.language_models import PACKAGED, choose_answers, merge_lora

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
+from posym_companion.experiments import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
 from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.prompt_scores import measure_head_scores, measure_plane_scores
@@ -213,25 +213,25 @@ def measure(
     part = partial(finish_part, work)
     with edit_rope(model, *setting.interventions, planes=find_planes(model, 512)) as operated:
         taught = part("teaching", lambda: teach(model, tokenizer, setting, progress=progress))
-        found = []
+        snapshots = []
         for number, step in enumerate(setting.snapshots):
             factors = _snapshot(taught, number)
             with merge_lora(model, factors):
-                found.append(
+                snapshots.append(
                     part(f"step_{step}", lambda step=step: measure_snapshot(operated, tokenizer, setting, step))
                 )
             if progress:
                 print(f"{setting.name}: step {step}, {time.perf_counter() - began:.0f} s", flush=True)
     arrays = {"losses": taught["losses"], "steps": np.array(setting.snapshots)}
     arrays["angles"] = np.stack([angles[0].numpy() for angles in operated.angles])
-    for name in found[-1]:
-        there = [one[name] for one in found if name in one]
-        arrays |= {name: np.stack(there)} if name != "seconds" else {}
+    for name in snapshots[-1]:
+        name_of = [one[name] for one in snapshots if name in one]
+        arrays |= {name: np.stack(name_of)} if name != "seconds" else {}
     additions = encode_factors(_snapshot(taught, -1), base=setting.model, made_by=setting.name)
     return RunOutput(
         arrays=arrays,
         files={".safetensors": additions},
-        seconds=float(taught["seconds"] + sum(one["seconds"] for one in found)),
+        seconds=float(taught["seconds"] + sum(one["seconds"] for one in snapshots)),
     )
 
 
@@ -240,18 +240,18 @@ def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = 
     from tqdm import tqdm
 
     names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
-    kept: dict[str, list[np.ndarray]] = {}
+    stored: dict[str, list[np.ndarray]] = {}
     losses = []
     with _learning(model, names, setting) as (trained, factors):
         optimiser = torch.optim.AdamW(trained, lr=setting.rate, weight_decay=0.0)
         for step in tqdm(range(setting.steps + 1), desc=setting.name, disable=not progress):
             if step in setting.snapshots:
                 for name, x in factors().items():
-                    kept.setdefault(name, []).append(x.detach().half().cpu().numpy())
+                    stored.setdefault(name, []).append(x.detach().half().cpu().numpy())
             if step < setting.steps:
                 optimiser.param_groups[0]["lr"] = setting.rate * (1 - step / setting.steps * setting.falling)
                 losses.append(teaching_step(model, optimiser, *draw_lesson(tokenizer, setting, step)))
-    return {"losses": np.array(losses, dtype=np.float32), **{name: np.stack(x) for name, x in kept.items()}}
+    return {"losses": np.array(losses, dtype=np.float32), **{name: np.stack(x) for name, x in stored.items()}}
 
 
 @contextlib.contextmanager
@@ -305,14 +305,14 @@ def teaching_step(model: Any, optimiser: torch.optim.Optimizer, input_ids: Tenso
 def measure_snapshot(operated: EditedModel, tokenizer: Any, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
     """All measurements of one snapshot; wordings not taught, planes and heads' roles at the ends alone."""
     end = step == setting.steps or (step == 0 and setting.plain)
-    found: list[dict[str, np.ndarray]] = []
+    profiles: list[dict[str, np.ndarray]] = []
     correct = np.full((len(WORDINGS), len(FACTS), setting.prompts), np.nan, np.float16)
     for place, wording in enumerate(WORDINGS):
         prompts = draw_untaught_prompts(
             tokenizer, setting, wording, setting.facts, setting.prompts // (1 if end or place == 0 else 2)
         )
         if end or place == 0:
-            found.append(measure_head_scores(operated, prompts, seed=setting.seed))
+            profiles.append(measure_head_scores(operated, prompts, seed=setting.seed))
         for length, facts in enumerate(FACTS):
             count = setting.long if facts == max(FACTS) else setting.prompts
             if facts == setting.facts or step == setting.steps or (step == 0 and setting.first):
@@ -323,9 +323,10 @@ def measure_snapshot(operated: EditedModel, tokenizer: Any, setting: TaughtGemma
                 )
                 answered = choose_answers(operated.model, questions).correct.numpy()
                 correct[place, length, : len(answered)] = answered
-    missing = {name: np.full_like(x, np.nan) for name, x in found[0].items()}
+    missing = {name: np.full_like(x, np.nan) for name, x in profiles[0].items()}
     arrays = {
-        name: np.stack([one[name] for one in (*found, *[missing] * (len(WORDINGS) - len(found)))]) for name in missing
+        name: np.stack([one[name] for one in (*profiles, *[missing] * (len(WORDINGS) - len(profiles)))])
+        for name in missing
     }
     arrays["correct"] = correct
     if end:
@@ -352,10 +353,10 @@ def apply_rule(prompts: Prompts, setting: TaughtGemma) -> Prompts:
 def measure_head_roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
     """What every head is needed for; see :mod:`posym_companion.solvers.prompt_roles`."""
     generator = torch.Generator().manual_seed(setting.seed)
-    found = patched_heads(model, answer_pairs(prompts, generator), setting.pairs) | silenced_heads(
+    roles = patched_heads(model, answer_pairs(prompts, generator), setting.pairs) | silenced_heads(
         model, prompts, setting.pairs
     )
-    return found | silenced_everywhere(model, prompts, setting.everywhere if step else 0)
+    return roles | silenced_everywhere(model, prompts, setting.everywhere if step else 0)
 
 
 def _snapshot(taught: dict[str, np.ndarray], number: int) -> dict[str, Tensor]:

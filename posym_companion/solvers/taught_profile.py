@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from posym_companion.experiments import Experiment, name_prefix
 from posym_companion.language_models import binding_profile
 from posym_companion.language_models.binding_profile import BindingProfile, name_variant, variant_settings
-from posym_companion.loop import Experiment, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_profile.language_models import PACKAGED, merge_lora

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from posym_companion import claims
-from posym_companion.finding import Cases, Line, Measured, Rule, Tally, lies_beyond
-from posym_companion.results import MissingResultError
-from posym_core.metrics._stats import Estimate
+from posym_companion.verdicts import Line, Rule
 
 ENTRY = """
 [X-1]
@@ -44,7 +42,6 @@ def test_every_claim_has_a_judge_that_is_there():
         found = claims.load_claim(name)
         assert found.id == name
         assert found.measure is None or callable(found.measure)
-        assert found.rule == claims.load_rule(name)
 
 
 def test_a_claim_is_one_entry(written):
@@ -55,8 +52,6 @@ def test_a_claim_is_one_entry(written):
     assert found.measure.__name__ == "peaks_bend"
     with pytest.raises(ValueError, match=r"^no claim is called U25-1; claims are X-1$"):
         claims.load_claim("U25-1")
-    with pytest.raises(ValueError, match=r"^no claim is called U25-1; claims are X-1$"):
-        claims.load_rule("U25-1")
 
 
 def test_an_entry_leaves_out_what_follows(written):
@@ -110,6 +105,12 @@ LINE = r'claims.toml, X-1: \'heads\' asks a number, or one and a threshold as in
             'heads.testable = "it can"',
             r"claims.toml, X-1: testable is a part and its ",
         ),
+        (
+            "changes =",
+            'changed_because = "."\nfirst_rule.says = "."\nfirst_rule.keeps = ["legs"]\nchanges =',
+            r"X-1: a first rule keeps parts of the rule, heads; not \['legs'\]",
+        ),
+        ("are > 0.5", "are > 0.5, mean < 0.6", LINE + "'heads that are > 0.5, mean < 0.6'"),
         (".heads", "", r"claims.toml, X-1: a rule's lines stand by the part that each decides"),
         (
             "changes =",
@@ -132,64 +133,15 @@ def test_an_entry_that_does_not_fit_is_refused(written, old, new, message):
         claims.load_claim("X-1")
 
 
-def test_other_models_are_asked_beside_the_first(written, monkeypatch):
-    written(ENTRY.replace("changes =", 'asked_of = ["a", "b", "c", "d"]\nchanges ='))
-
-    def judge(folder, model):
-        if model == "d":
-            raise MissingResultError("no run")
-        value = {"a": 0.9, "b": 0.6, "c": 0.4}[model]
-        evidence = [f"result/{model}", "chapter"]
-        return Measured(ours={"heads that are": value}, model=f"Model {model}", evidence=evidence, note="Said.")
-
-    monkeypatch.setattr("posym_companion.one_head.judges.canonical_theory.peaks_bend", judge)
-    found = claims.load_claim("X-1").measure(None)
-    assert found.model == "Model a"
-    assert found.ours["heads that are"] == 0.9
-    assert found.ours["Model b: verdict"] == "reproduced"
-    assert found.ours["Model c: parts"] == "heads: no"
-    assert found.ours[claims.ELSEWHERE] == Cases(1, 2)
-    assert found.fails_in == ["Model c: not heads"]
-    assert found.evidence == ["result/c", "result/b", "result/a", "chapter"]
-    assert found.note == "Said. The same rule elsewhere: Model b: *reproduced*; Model c: *not reproduced*."
-
-
-def test_whether_a_rule_holds_elsewhere_is_asked_beside_every_family(written, monkeypatch):
-    elsewhere = f'rule.lines.elsewhere = {{ of = "{claims.ELSEWHERE}", unit = "models" }}'
-    asked = ENTRY.replace("changes =", 'asked_of = ["a", "b", "c"]\nchanges =')
-
-    def judge(folder, model):
-        return Measured(ours={"heads that are": {"a": 0.9, "b": 0.6, "c": 0.4}[model]}, model=model, evidence=["e"])
-
-    monkeypatch.setattr("posym_companion.one_head.judges.canonical_theory.peaks_bend", judge)
-    for entry, said in ((asked + elsewhere, {claims.ELSEWHERE: Cases(1, 2)}), (asked, {})):
-        written(entry)
-        judged = claims.load_claim("X-1")
-        other = judged.measure(None, model="b")
-        assert other.model == "b"
-        assert other.ours["heads that are"] == 0.6
-        assert {name: x for name, x in other.ours.items() if name == claims.ELSEWHERE} == said
-        assert judged.rule.verdict(other.ours) == ("partly" if said else "reproduced")
-
-
-def test_a_claim_is_counted_by_setting_and_says_where_it_is_missed():
-    def between(low, high):
-        return Estimate(value=(low + high) / 2, low=low, high=high)
-
-    tally = Tally()
-    tally.add("r", "binding, a", between(-0.8, -0.4), {"below zero": True, "below the null's": True})
-    tally.add("r", "binding, b", between(-0.8, 0.4), {"below zero": False, "below the null's": True}, "b: too wide")
-    tally.add("r", "index, b", between(0.2, 0.4), {"below zero": False})
-    assert tally.counts() == {"settings with below zero": Cases(1, 3), "settings with below the null's": Cases(2, 2)}
-    assert tally.counts("{}, binding", of="binding, ")["below zero, binding"] == Cases(1, 2)
-    assert tally.missed == ["b: too wide", "index, b: 0.30 [0.20, 0.40]"]
-    assert list(tally.numbers) == ["r (binding, a)", "r (binding, b)", "r (index, b)"]
-    assert tally.value("r", "index, b") == pytest.approx(0.3)
-    # The whole interval counts, on the side of the sign.
-    assert [lies_beyond(between(0.1, 0.3), sign, line) for sign, line in ((1, 0), (1, 0.1), (1, 0.2), (-1, 0))] == [
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert [lies_beyond(between(-0.3, -0.1), -1, line) for line in (0, 0.1, 0.05)] == [True, False, True]
+def test_lines_that_differ_in_words_stand_once_and_a_first_rule_names_those_that_it_keeps(written):
+    once = """rule.lines."{0} are" = { each = "{1} > 0, mean > 0.5", testable = ["some {0}", "{1} > 0"], over = [
+  ["heads", "size"], ["planes", "angle"]] }"""
+    first = 'first_rule.says = "."\nfirst_rule.keeps = ["planes are"]\nchanged_because = "."\nchanges ='
+    written(ENTRY.replace('rule.lines.heads = "heads that are > 0.5"', once).replace("changes =", first))
+    claim = claims.load_claim("X-1")
+    assert [line.part for line in claim.rule.lines] == ["heads are", "planes are"]
+    heads, planes = claim.rule.lines
+    assert (heads.each[0].of, heads.each[0].above, heads.each[0].mean) == ("size", 0.0, 0.5)
+    assert planes.testable == Line(part="some planes", of="angle", above=0.0)
+    assert claim.first_rule is not None
+    assert claim.first_rule.lines == (planes,)

@@ -12,12 +12,12 @@ import pytest
 import torch
 from architectures import build
 
-from posym_companion import loop
+from posym_companion import experiments
 from posym_companion.catalogue import EXPERIMENTS, MODULES
 from posym_companion.results import list_results, work_folder
 from posym_core.models import TrainingSettings
 
-MODELS = ("gemma-3-270m", loop.SECOND, "some/model")
+MODELS = ("gemma-3-270m", experiments.SECOND, "some/model")
 # Which settings tiny models are measured on in seconds, by the ends of their names, and what is smaller than small.
 LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "binding_profile": (("270m_likes_16", "random1_likes_16_facts"), {"facts": 3, "prompts": 2}),
@@ -41,7 +41,7 @@ TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "ablated": 60, "pointed": 1}),
     "encoding_tasks": (("/rope",), {"length": 4, "lengths": (4, 6), "width": 16, "heads": 2, "training": STEPS}),
     "task_solvers": (("/1e4_2x2_8",), {"width": 16, "look_every": 6, "test_prompts": 24, "score_prompts": 4}),
-    "survey": (("llama_index", "gemma2-random_index"), {"steps": 10}),
+    "model_comparison": (("llama_index", "gemma2-random_index"), {"steps": 10}),
 }
 # What is called once more after each part of a run: a run is killed at one of these calls.
 KILLED = {
@@ -53,7 +53,7 @@ KILLED = {
 
 def list_settings(name: str) -> list[tuple[Any, ...]]:
     """All settings of an experiment, of each model."""
-    experiment = loop.load_experiment(name)
+    experiment = experiments.load_experiment(name)
     if not experiment.takes_model:
         return [tuple(experiment.settings())]
     return [tuple(experiment.settings(model)) for model in MODELS]
@@ -62,7 +62,7 @@ def list_settings(name: str) -> list[tuple[Any, ...]]:
 def choose_settings(name: str) -> list[Any]:
     """Those that are measured here, at their smallest."""
     ends, changes = (LANGUAGE | TRAINED)[name]
-    shrink = loop.load_experiment(name).shrink
+    shrink = experiments.load_experiment(name).shrink
     every = list_settings(name)[0]
     found = [next(setting for setting in every if setting.name.endswith(end)) for end in ends]
     known = [{key: x for key, x in changes.items() if hasattr(setting, key)} for setting in found]
@@ -71,23 +71,23 @@ def choose_settings(name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_setting_has_a_name_of_its_own_and_a_small_size(name):
-    shrink = loop.load_experiment(name).shrink
+    shrink = experiments.load_experiment(name).shrink
     for settings in list_settings(name):
         names = [setting.name for setting in settings]
         assert len(set(names)) == len(names) > 0
         for setting in settings:
-            assert loop.has_settings(FakeResult(json.loads(json.dumps(asdict(setting)))), setting)
+            assert experiments.has_settings(FakeResult(json.loads(json.dumps(asdict(setting)))), setting)
             for one in (setting, shrink(setting)):
                 assert one.name.partition("/")[0] == name
             assert shrink(shrink(setting)) == shrink(setting)
 
 
 def test_settings_that_are_younger_than_a_stored_result_had_their_defaults():
-    setting = loop.load_experiment("taught_profile").settings()[0]
+    setting = experiments.load_experiment("taught_profile").settings()[0]
     stored = json.loads(json.dumps(asdict(setting)))
     del stored["lesson"], stored["profile"]["draw"]
-    assert loop.has_settings(FakeResult(stored), setting)
-    assert not loop.has_settings(FakeResult(stored), replace(setting, profile=replace(setting.profile, draw=1)))
+    assert experiments.has_settings(FakeResult(stored), setting)
+    assert not experiments.has_settings(FakeResult(stored), replace(setting, profile=replace(setting.profile, draw=1)))
 
 
 class FakeResult:
@@ -107,7 +107,7 @@ def wide(tokenizer):
 def models(wide, tokenizer, monkeypatch, all_arrays_stored):
     """Experiments get a tiny model, taught nothing, and how often they asked for it."""
     asked: list[Any] = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or (wide, tokenizer))
+    monkeypatch.setattr(experiments, "load_model", lambda *a, **k: asked.append(a) or (wide, tokenizer))
     for name in ("binding_direction", "taught_profile", "taught_answers", "reader_heads"):
         module = importlib.import_module(MODULES[name])
         monkeypatch.setattr(module, "kept_factors", lambda *a: {})
@@ -116,7 +116,7 @@ def models(wide, tokenizer, monkeypatch, all_arrays_stored):
 
 def run_settings(name: str, folder: Any, **options: Any) -> list[Any]:
     settings = choose_settings(name)
-    return list(loop.load_experiment(name).run(settings, device="cpu", folder=folder, progress=False, **options))
+    return list(experiments.load_experiment(name).run(settings, device="cpu", folder=folder, progress=False, **options))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -144,7 +144,7 @@ def test_a_killed_run_goes_on_and_ends_as_a_whole_one(name, models, tmp_path, mo
     torch.manual_seed(0)
     (place, last), module = KILLED[name], importlib.import_module(MODULES[name])
     (setting, *_) = choose_settings(name)
-    run = loop.load_experiment(name).run
+    run = experiments.load_experiment(name).run
     (whole,) = run([setting], device="cpu", folder=tmp_path / "whole", progress=False)
     measure, calls = getattr(module, place), []
 

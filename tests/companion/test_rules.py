@@ -7,14 +7,15 @@ import itertools
 import math
 import re
 import typing
+from typing import Any
 
 import pytest
 
-from posym_companion import finding
+from posym_companion import verdicts
 from posym_companion.claims import load_claim, read_entries
-from posym_companion.finding import Fixed, Numbers, seed_range
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
 from posym_companion.ledger.rows import make_row
+from posym_companion.verdicts import Fixed, Numbers, seed_range
 from posym_core.metrics._stats import Estimate
 
 RULES = {
@@ -107,13 +108,25 @@ def test_of_seeds_those_beyond_the_line_are_counted():
 BY_CASE = [(f"{name}, {line.part}", line) for name, rule in RULES.items() for line in rule.lines if line.each]
 
 
+def find_edge(line: Line) -> float | None:
+    return line.above if line.above is not None else line.below
+
+
+def just_beyond(line: Line, edge: float = BIT, mean: float = BIT) -> float | Estimate:
+    """A number so far beyond a line's threshold, and with its mean so far beyond that of the mean, if it has one."""
+    sign, asked = 1 if line.above is not None else -1, find_edge(line)
+    assert asked is not None
+    if line.mean is None:
+        return asked + sign * edge
+    ends = sorted((asked + sign * edge, line.mean + sign))
+    return Estimate(value=line.mean + sign * mean, low=ends[0], high=ends[1])
+
+
 def cases_of(line: Line, values) -> Numbers:
     """One case, ``a``, with the words that the line asks for, in which every quantity is as it is asked, but some."""
     numbers = Numbers()
     for one in (*line.among, *line.each):
-        edge = one.above if one.above is not None else one.below
-        sign = 1 if one.above is not None else -1
-        as_asked = True if edge is None else edge + sign * BIT
+        as_asked = True if find_edge(one) is None else just_beyond(one)
         numbers.add(one.of, ", ".join(filter(None, ["a", line.where])), values.get(one.of, as_asked))
     return numbers
 
@@ -124,17 +137,21 @@ def test_each_threshold_of_a_case_has_two_sides(name, line):
     assert line.read(cases_of(line, {})) == Cases(1, 1)
     assert not line.describe_missed(cases_of(line, {}))
     for one in line.each:
-        edge = one.above if one.above is not None else one.below
-        sign = 1 if one.above is not None else -1
-        short = [False] if edge is None else [edge, edge - sign * BIT, math.nan, "undefined"]
+        edge = find_edge(one)
+        short: list[Any] = (
+            [False] if edge is None else [just_beyond(one, x) for x in (0, -BIT)] + [math.nan, "undefined"]
+        )
         if edge is not None:
+            sign = 1 if one.above is not None else -1
             short.append(Estimate(value=edge + sign, low=edge - BIT, high=edge + BIT))
+        if one.mean is not None:
+            short += [just_beyond(one, mean=x) for x in (0, -BIT)]
         for value in short:
             assert line.read(cases_of(line, {one.of: value})) == Cases(0, 1), (one.of, value)
             (missed,) = line.describe_missed(cases_of(line, {one.of: value}))
             assert one.of in missed
     for one in line.among:
-        edge = one.above if one.above is not None else one.below
+        edge = find_edge(one)
         assert line.read(cases_of(line, {one.of: edge if edge is not None else False})) == Cases(0, 0)
     if line.where:
         elsewhere = Numbers()
@@ -156,6 +173,16 @@ def test_cases_are_those_that_have_every_quantity_and_a_name_that_no_case_has_is
     assert line.describe_missed(numbers) == ["two: y 2"]
     with pytest.raises(ValueError, match=r"yields each quantity of a case once; x \(two\) came twice"):
         numbers.add("x", "two", 3.0)
+
+
+def test_of_many_cases_that_do_not_hold_the_first_are_named_and_the_rest_counted():
+    line = Line(part="all", of="all", each=(Line(part="", of="x", above=0),))
+    numbers = Numbers()
+    for place in range(verdicts.LISTED + 2):
+        numbers.add("x", f"{place}", -1.0)
+        missed = Rule(says="", lines=(line,)).missed_by(numbers)
+        assert missed[-1] == (f"{place}: x -1" if place < verdicts.LISTED else f"and {len(numbers) - 8} more (all)")
+        assert len(missed) == min(place, verdicts.LISTED) + 1
 
 
 def test_a_quantity_that_no_case_has_is_asked_of_none():
@@ -279,8 +306,8 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
     numbers = {"x": a, "y": Cases(b, 3), "c": Cases(control, 2)}
     answers = rule.answers(numbers)
     assert rule.verdict(numbers) == verdict
-    assert finding.grade(verdict, answers) == grade
-    assert (finding.find_deciding_line(answers) and str(finding.find_deciding_line(answers))) == decides
+    assert verdicts.grade(verdict, answers) == grade
+    assert (verdicts.find_deciding_line(answers) and str(verdicts.find_deciding_line(answers))) == decides
     held = "Found" if control == 2 else "In some cases" if control else "Not found"
     assert f"{held}: c, a control ({control} of 2 draws)" in rule.found(numbers)
     assert rule.parts(numbers)["c"] == f"{control} of 2 draws"
@@ -289,8 +316,8 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
 def test_lines_that_cannot_be_told_are_lines_still():
     rule = Rule(says="", lines=(SEEDS, GUARDED, CONTROL))
     numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25, "c": Cases(0, 0)}
-    assert finding.grade(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
-    assert finding.find_deciding_line(rule.answers(numbers)).part == "a"
+    assert verdicts.grade(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
+    assert verdicts.find_deciding_line(rule.answers(numbers)).part == "a"
     unable = dataclasses.replace(rule, able=(Line(part="able", of="z", above=0.5),))
     assert [one.held for one in unable.answers(numbers)] == [None, None, None]
     # Without a line of the claim controls decide nothing.
@@ -307,7 +334,7 @@ def test_cases_that_stand_together_hold_all_or_none():
 
 def test_no_case_is_no_miss():
     assert math.isnan(SEEDS.kept({"y": Cases(0, 0)}))
-    assert not SEEDS.can_tell({"y": finding.count_cases([])})
+    assert not SEEDS.can_tell({"y": verdicts.count_cases([])})
     assert SEEDS.kept({"y": Cases(0, 1)}) == 0
     assert SEEDS.kept({"y": Cases(1, 1)}) == 1
     # A theorem without a case is not refuted, and a model of which nothing is known is not able.

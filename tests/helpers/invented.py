@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from posym_companion.experiments import SECOND
 from posym_companion.language_models.random_weights import full_size
-from posym_companion.loop import SECOND
 from posym_companion.results import Result, save_result
 
 

@@ -22,7 +22,7 @@ from execute import executed, read
 from jupyter_kernels import stop_in_time
 from reads import ROOT
 
-from posym_companion.finding import count_cases, seed_range
+from posym_companion.verdicts import count_cases, seed_range
 from posym_core.metrics._stats import Estimate
 
 

@@ -18,7 +18,7 @@ from architectures import build
 
 import posym_profile
 import posym_profile.language_models
-from posym_companion import loop
+from posym_companion import experiments
 from posym_profile.language_models._loading import load_tokenizer
 
 # Chapter -> the beginning of a line of the cell.
@@ -91,7 +91,7 @@ def test_an_experiment_runs_beside_the_results_that_it_reads(monkeypatch: pytest
         seen.append({path.name for path in Path(folder).iterdir()})
         raise RuntimeError("two devices")
 
-    monkeypatch.setattr(loop, "run_experiment", run)
+    monkeypatch.setattr(experiments, "run_experiment", run)
     (said,) = second_device.failing_experiment("hop_length")
     assert said.startswith("RuntimeError: two devices")
     assert "multihop" in seen[0]

@@ -24,8 +24,8 @@ from posym_companion.encodings.spectra import (
     rope_kernels,
     toeplitz,
 )
-from posym_companion.finding import Cases, count_cases
 from posym_companion.judging import Look, Yielded, judge
+from posym_companion.verdicts import Cases, count_cases
 from posym_core.metrics import rope_angles
 
 SHOWN_IN = "book/encodings/times_and_plus.ipynb"

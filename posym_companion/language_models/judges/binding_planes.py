@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Number, count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import binding_profile
 from posym_companion.language_models.judges.binding_profile import (
@@ -22,6 +21,7 @@ from posym_companion.language_models.judges.binding_profile import (
     load_profiles,
 )
 from posym_companion.results import Result, load_result
+from posym_companion.verdicts import Number, count_cases
 from posym_core.metrics import Estimate, statistic_interval
 
 QUARTERS = ("fastest", "second", "third", "slowest")

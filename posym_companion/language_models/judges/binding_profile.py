@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Number, Remedy, count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, variant_settings
@@ -25,6 +24,7 @@ from posym_companion.language_models.judges.random_weights import (
 )
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import MissingResultError, Result, list_results, load_result
+from posym_companion.verdicts import Number, Remedy, count_cases
 from posym_core.metrics import (
     Correlation,
     LayerContrast,
@@ -119,15 +119,15 @@ def layer_contrasts(
         settings: ``positional`` and ``symbolic`` ``[prompt, layer, head]`` and ``plane_angle`` ``[layer, plane]``.
         local: leave out global layers, whose angles are slower; the halves stay where they are.
     """
-    found = {}
+    contrasts = {}
     for where, heads in settings.items():
         angles = heads["plane_angle"]
         layers = find_local_layers(angles) if local else np.arange(len(angles))
         positional, symbolic = (
             measure_layer_trend(heads[name], layers, draws=DRAWS) for name in ("positional", "symbolic")
         )
-        found[where] = positional, symbolic
-    return found
+        contrasts[where] = positional, symbolic
+    return contrasts
 
 
 def yield_layer_trend(settings: Mapping[str, Heads], *, thirds: bool = False) -> Iterator[Yielded]:
@@ -179,10 +179,10 @@ def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
     Args:
         scores: ``positional`` and ``symbolic``, and both with ``null_`` before their names, ``[prompt, layer, head]``.
     """
-    found = correlate_heads(scores["positional"], scores["symbolic"], draws=DRAWS)
+    correlation = correlate_heads(scores["positional"], scores["symbolic"], draws=DRAWS)
     if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
-        return found, None
-    return found, correlate_heads(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
+        return correlation, None
+    return correlation, correlate_heads(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
 
 
 def yield_correlations(
@@ -212,7 +212,7 @@ def scores_exclude_each_other(look: Look) -> Iterator[Yielded]:
     yield from yield_correlations(settings, birth)
     look.note = (
         "In the null model each swap sends a head's own attention in a random direction: what geometry and the "
-        "attention alone would give. The p-values take heads as independent. Random weights are three draws, on two "
+        "attention alone would give. Random weights are three draws, on two "
         "wordings at two lengths. With all pairs of blocks weighed alike, in place of the papers' temperature of 1e-4, "
         f"r is {', '.join(f'{each.found.value:.2f}' for each in alike.values())} on the same prompts"
     )

@@ -39,8 +39,8 @@ def thirds_by_doubt(model: str = PACKAGED, folder: Path | None = None) -> dict[s
         MissingResultError: if a result is not there.
     """
     setting = LayerDoubts(model=model)
-    own = load_result(setting.name, folder=folder)
-    mass = own["mass"].astype(float)
+    stored = load_result(setting.name, folder=folder)
+    mass = stored["mass"].astype(float)
     attends = mass[0].mean(0) > ATTENDS
     rows = {
         "as they come": (0, 0, True),
@@ -49,14 +49,14 @@ def thirds_by_doubt(model: str = PACKAGED, folder: Path | None = None) -> dict[s
         "without the mark of beginning": (1, 0, True),
         f"behind {LEAD} facts of the same frame": (2, 0, True),
     }
-    found = {"attention": {"attention": by_thirds(mass[0])}}
+    thirds = {"attention": {"attention": by_thirds(mass[0])}}
     for what, (kind, weighting, heads) in rows.items():
-        scores = {name: own[array][kind, weighting].astype(float) for name, array in SCORES.items()}
-        found[what] = {name: by_thirds(np.where(heads, x, np.nan)) for name, x in scores.items()}
+        scores = {name: stored[array][kind, weighting].astype(float) for name, array in SCORES.items()}
+        thirds[what] = {name: by_thirds(np.where(heads, x, np.nan)) for name, x in scores.items()}
     for draw, result in enumerate(random_weight_results(WORDINGS[0], setting.facts, folder, model=model), 1):
         scores = {name: result[array][0].astype(float) for name, array in SCORES.items()}
-        found[f"random weights, draw {draw}"] = {name: by_thirds(x) for name, x in scores.items()}
-    return found
+        thirds[f"random weights, draw {draw}"] = {name: by_thirds(x) for name, x in scores.items()}
+    return thirds
 
 
 @judge(
@@ -106,8 +106,8 @@ def _compare(choice: str, where: str, one: np.ndarray, other: np.ndarray) -> Ite
 
 def _beyond_draws(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Estimate:
     """Return how far heads of the first pair move less the most of the others, which are of random weights."""
-    own, *drawn = (moved(*pair) for pair in pairs)
-    return BesideRandomWeights(found=own, drawn=tuple(each.value for each in drawn)).less_most
+    trained, *drawn = (moved(*pair) for pair in pairs)
+    return BesideRandomWeights(found=trained, drawn=tuple(each.value for each in drawn)).less_most
 
 
 def _load_weights(look: Look, wording: str, facts: int) -> list[Result]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import format_number
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import RUNS, WORDINGS, OriginPatching
 from posym_companion.results import MissingResultError, Result
 from posym_companion.score_statistics import divide_sums
+from posym_companion.verdicts import format_number
 from posym_core.metrics import Estimate, statistic_interval
 from posym_profile.language_models import PACKAGED
 
@@ -132,7 +132,7 @@ def patched_origins(look: Look) -> Iterator[Yielded]:
 
 def _behind_facts(look: Look) -> list[str]:
     """Return what attention follows behind eight facts of the same frame, in words, where that was run."""
-    told = []
+    sentences = []
     for kind, ending in KINDS.items():
         for wording in WORDINGS:
             try:
@@ -142,5 +142,5 @@ def _behind_facts(look: Look) -> list[str]:
             follows = (
                 f"{part} {format_number(share_followed(result, 'attention', part))}" for part in ("origin", "symbol")
             )
-            told.append(f"{kind}, {wording}: {', '.join(follows)}")
-    return told
+            sentences.append(f"{kind}, {wording}: {', '.join(follows)}")
+    return sentences

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.finding import Cases, Remedy, count_cases
 from posym_companion.judging import Yielded
 from posym_companion.language_models.binding_profile import FRAMES
 from posym_companion.language_models.random_weights import (
@@ -30,6 +29,7 @@ from posym_companion.language_models.random_weights import (
     framed_lengths,
 )
 from posym_companion.results import Result, load_result
+from posym_companion.verdicts import Cases, Remedy, count_cases
 from posym_core.metrics import Estimate, correlate_heads, measure_behaviour_and_use, measure_layer_trend
 from posym_profile.language_models import PACKAGED
 
@@ -118,16 +118,16 @@ def measure_random_weights(
         remedy: of the prompts.
         model: whose architecture it is.
     """
-    found = {}
+    trends = {}
     for wording, facts in random_weight_kinds(remedy, model):
         setting = RandomWeights(model=model, weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
-        found[wording, facts] = BesideRandomWeights(
+        trends[wording, facts] = BesideRandomWeights(
             found=statistic(load_result(setting.name, folder=folder), RESAMPLES),
             drawn=tuple(
                 statistic(one, 2).value for one in random_weight_results(wording, facts, folder, remedy, model)
             ),
         )
-    return found
+    return trends
 
 
 def correlation_with_random_weights(

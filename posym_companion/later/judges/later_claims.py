@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Number, count_cases
+from posym_companion.experiments import SECOND
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.later.binding import OUTCOMES
@@ -22,9 +22,9 @@ from posym_companion.later.later_claims import full_size
 from posym_companion.later.later_subjects import FIRST, MODELS, SECOND_TAUGHT, TAUGHT, LaterClaims, Part
 from posym_companion.later.order import BASES, LENGTHS
 from posym_companion.later.retrieval import CARRIES, SHARES
-from posym_companion.loop import SECOND
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.families import FAMILIES
+from posym_companion.verdicts import Number, count_cases
 from posym_core.metrics import Estimate, mean_difference, mean_interval
 
 SHOWN_IN = "book/later/what_came_after.ipynb"
@@ -72,9 +72,9 @@ def _load(look: Look, name: Part, *, model: str | None = None, trained: bool = T
 def order_is_lost(look: Look) -> Iterator[Yielded]:
     """Near and far places, and pairs of contents, at the farthest distances that a layer sees: head by head."""
     result = _load(look, "order")
-    whole, own = sees_all(result), BASES.index(1.0)
+    whole, base = sees_all(result), BASES.index(1.0)
     # [length, prompt, layer, head]
-    by = {name: result[name][own][:, :, whole].astype(float) for name in ("far", "contents")}
+    by = {name: result[name][base][:, :, whole].astype(float) for name in ("far", "contents")}
     names = {
         "far": ("far preferred to near", "rise of far preferred"),
         "contents": ("inversions of contents", "rise of inversions"),
@@ -108,9 +108,9 @@ def base_trades(look: Look) -> Iterator[Yielded]:
 def symbols_travel(look: Look) -> Iterator[Yielded]:
     """Whether heads that lean to symbols keep the order of contents where the others lose it."""
     result = _load(look, "order")
-    whole, own = sees_all(result), BASES.index(1.0)
+    whole, base = sees_all(result), BASES.index(1.0)
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
-    farthest = result["contents"][own, -1][:, whole].astype(float)
+    farthest = result["contents"][base, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
     yield "heads that lean to symbols", "", count_cases(lean > 0)
     yield LEAST, "", least_chance(lean > 0)
@@ -218,7 +218,7 @@ def slow_planes_of_carriers(look: Look) -> Iterator[Yielded]:
 @judge(SHOWN_IN)
 def u_shape_with_random_weights(look: Look) -> Iterator[Yielded]:
     """Influence by place before training, with and without angles, and after."""
-    result, fresh, own = influences(look)
+    result, fresh, counted = influences(look)
     rotated, unrotated = (fresh[name].astype(float) for name in ("rotated", "unrotated"))
     drawn = np.isfinite(rotated).all(-1)
     born, trained = influence_ends(rotated[drawn]), influence_ends(result["trained"].astype(float))
@@ -231,7 +231,7 @@ def u_shape_with_random_weights(look: Look) -> Iterator[Yielded]:
         "last eighth but the last token above the middle": born.end > 0,
     }
     for name, holds in untrained.items():
-        yield f"untrained models, {name}", "", count_cases(holds if own else ())
+        yield f"untrained models, {name}", "", count_cases(holds if counted else ())
     yield "trained model, beginning above the middle", "", count_cases(trained.start > 0)
     yield "trained model, last token above the middle", "", count_cases(trained.last > 0)
     yield "trained model, last eighth but the last token above the middle", "", count_cases(trained.end > 0)
@@ -242,13 +242,13 @@ def u_shape_with_random_weights(look: Look) -> Iterator[Yielded]:
         yield f"log influence above the middle, {kind}, last eighth but the last", "", float(ends.end.mean())
         yield f"log influence above the middle, {kind}, last token", "", float(ends.last.mean())
     look.note = "Influence: Frobenius norm of the Jacobian of the last token's final state, by random directions."
-    if own:
+    if counted:
         called = {"qwen2": "draws of a Qwen-2 of eight layers", "own": "draws of the model's own architecture"}
         many = {called[kind]: int(number) for kind, number in zip(kinds, drawn.sum(1), strict=True)}
         for kind, number in many.items():
             yield f"untrained models, {kind}", "", number
-        told = " and ".join(f"{number} {kind}" for kind, number in many.items())
-        look.note += f" Untrained models are {told}; those of a taught model are the base's, and count there."
+        draws = " and ".join(f"{number} {kind}" for kind, number in many.items())
+        look.note += f" Untrained models are {draws}; those of a taught model are the base's, and count there."
 
 
 def influences(look: Look) -> tuple[Result, Result, bool]:
@@ -264,7 +264,7 @@ def influences(look: Look) -> tuple[Result, Result, bool]:
 )
 def two_sources(look: Look) -> Iterator[Yielded]:
     """Influence with all angles stopped before training, beside the largest weights that Theorem 7 speaks of."""
-    result, fresh, own = influences(look)
+    result, fresh, counted = influences(look)
     still = fresh["unrotated"][fresh["kinds"].tolist().index("own")].astype(float)
     born = influence_ends(still[np.isfinite(still).all(-1)])
     # [case, layer, head, target] -> ends [layer, head] of layers that see all of the context.
@@ -275,10 +275,10 @@ def two_sources(look: Look) -> Iterator[Yielded]:
     seen = np.isfinite(ends["trained"].start)
     trained, random = ((0.5 * (x.start + x.end))[seen] for x in ends.values())
     bent = (ends["trained"].start > 0) & (ends["trained"].end > 0)
-    yield "models without angles, beginning above the middle", "", count_cases(born.start > 0 if own else ())
-    after = count_cases(born.end > 0 if own else ())
+    yield "models without angles, beginning above the middle", "", count_cases(born.start > 0 if counted else ())
+    after = count_cases(born.end > 0 if counted else ())
     yield "models without angles, last eighth but the last token above the middle", "", after
-    yield "models without angles, last token above the middle", "", count_cases(born.last > 0 if own else ())
+    yield "models without angles, last token above the middle", "", count_cases(born.last > 0 if counted else ())
     yield "heads whose largest weight is U-shaped", "", _over_heads(bent[seen].astype(float))
     yield "height of that U, trained minus random weights", "", _over_heads(trained - random)
     yield "height of that U", "", _over_heads(trained)
@@ -346,9 +346,9 @@ def three_pointers(look: Look) -> Iterator[Yielded]:
     """
     result = _load(look, "binding")
     answers, place = result["said"].astype(float), result["place"]
-    own, absent = ({name: x[..., at] for at, name in enumerate(OUTCOMES)} for x in answers)
-    parts = {name: own[name] - own["other fact"] for name in ("place", "name")}
-    parts["answer"] = own["answer"] - absent["absent"]
+    named, absent = ({name: x[..., at] for at, name in enumerate(OUTCOMES)} for x in answers)
+    parts = {name: named[name] - named["other fact"] for name in ("place", "name")}
+    parts["answer"] = named["answer"] - absent["absent"]
     best = {name: int(x[:, ::2].mean(1).argmax()) for name, x in parts.items()}
     for name, x in parts.items():
         yield f"answers decided by the {name}", "", mean_interval(x[best[name], 1::2], over="pairs")
@@ -359,7 +359,7 @@ def three_pointers(look: Look) -> Iterator[Yielded]:
     yield "place decides at the ends, minus in the middle", "", more
     more = _difference(by_place[1::2][end[1::2]], by_place[1::2][~end[1::2]])
     yield "the same on the pairs that did not choose the layer", "", more
-    decided = np.flatnonzero(own["place"][best["place"]])
+    decided = np.flatnonzero(named["place"][best["place"]])
     places = sorted(set(place[decided].tolist()))
     at = f" at place {' and '.join(map(str, places))}" if places else ""
     look.note = (

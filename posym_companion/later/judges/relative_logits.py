@@ -11,11 +11,9 @@ from posym_companion.judging import Look, Yielded, judge
 from posym_companion.later.judges.later_claims import SHOWN_IN
 from posym_companion.later.relative_logits import DRAWS, FAMILIES, RelativeLogits, full_size
 from posym_companion.results import MissingResultError, Result
-from posym_companion.solvers.judges.solver_roles import CARRIES
+from posym_companion.solvers.head_roles import CARRIES
 
 MODEL = "layers without parameters; gemma-3-270m and smollm2-135m, trained and with random weights"
-# Share of the mean logits' variance that is more than next to nothing.
-CLEARLY = 0.1
 
 
 def beyond_distance(result: Result) -> np.ndarray:
@@ -42,15 +40,15 @@ def not_relative(look: Look) -> Iterator[Yielded]:
         yield "nats that are not relative, with a mask less twice those without", f"layer {layer}", more
     every = []
     for model in FAMILIES:
-        own = look.load(RelativeLogits(model=model))
+        trained = look.load(RelativeLogits(model=model))
         fresh = [look.load(RelativeLogits(model=model, draw=draw)) for draw in DRAWS]
-        share, size = beyond_distance(own), float(np.median(unexplained_nats(own)[1:]))
+        share, size = beyond_distance(trained), float(np.median(unexplained_nats(trained)[1:]))
         born = [float(np.median(beyond_distance(each)[1:])) for each in fresh]
         most = max(float(np.median(unexplained_nats(each)[1:])) for each in fresh)
-        later = float(np.median(share[1:]))
+        # Of an even number of layers the lower of the two in the middle: what lies below it, more than half exceed.
+        later = float(np.quantile(share[1:], 0.5, method="lower"))
         yield "not relative, first layer", model, float(share[0])
         yield "not relative, median of later layers", model, later
-        yield f"part of later layers above {CLEARLY}", model, float(np.mean(share[1:] > CLEARLY))
         yield "not relative, random weights, median of later layers", model, float(np.median(born))
         yield "not relative, less the most of random weights", model, later - max(born)
         yield "nats, median of later layers", model, size

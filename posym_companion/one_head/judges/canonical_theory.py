@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from posym_companion.finding import count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.one_head.index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
     make_retrieval_collision,
 )
+from posym_companion.verdicts import count_cases
 from posym_core.metrics import rope_angles, rotate, swap_scores
 from posym_core.models.constructed import (
     PartialInductionHead,

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from posym_companion.finding import Number
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.several_hops.hop_prompts import HopPrompts
 from posym_companion.several_hops.hop_questions import HOP_TASKS
+from posym_companion.verdicts import Number
 from posym_core.metrics import Estimate, mean_interval
 
 NUMBER, LETTER = HOP_TASKS.index("number"), HOP_TASKS.index("letter")

@@ -74,8 +74,8 @@ def measure_excess(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
         by_index = compute_index_discrepancy(n, INDEX_ANGLE)
         by_retrieval = compute_retrieval_discrepancy(n, RETRIEVAL_ANGLE, SYMBOLS)
         bounds = (*by_index.bounds, *by_retrieval.bounds)
-        for row, bound, found in zip(rows.values(), bounds, (by_index, by_index, by_retrieval), strict=True):
-            row.append((found.least if least else found.greatest) - bound)
+        for row, bound, discrepancy in zip(rows.values(), bounds, (by_index, by_index, by_retrieval), strict=True):
+            row.append((discrepancy.least if least else discrepancy.greatest) - bound)
     return {name: torch.tensor(row) for name, row in rows.items()}
 
 

@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from posym_companion.finding import SeedRange, seed_range
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result, load_stored_results
 from posym_companion.several_hops.multihop import SEEDS, TEST, MultihopSettings
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy
+from posym_companion.verdicts import SeedRange, seed_range
 from posym_core.metrics import classify_purity
 
 Task = Literal["number", "letter"]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Remedy, count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.areas import detection, detection_difference
@@ -21,10 +20,11 @@ from posym_companion.solvers.judges.gemma_runs import (
     restored_share,
     yield_accuracy,
 )
-from posym_companion.solvers.judges.solver_answers import RightAndWrong
+from posym_companion.solvers.right_and_wrong import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_companion.solvers.taught_profile import list_variant_settings
+from posym_companion.verdicts import Remedy, count_cases
 from posym_core.metrics import Estimate, find_local_layers, statistic_interval
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.

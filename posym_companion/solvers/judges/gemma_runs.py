@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Remedy
 from posym_companion.judging import Look, Yielded
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.results import Result, load_result, load_stored_results
@@ -15,6 +14,7 @@ from posym_companion.solvers.prompt_scores import BANDS
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, TaughtGemma
 from posym_companion.solvers.taught_profile import list_variant_settings
+from posym_companion.verdicts import Remedy
 
 SHOWN_IN = "book/language_model/gemma_learns.ipynb"
 SEEDS = (0, 1, 2)

@@ -19,7 +19,7 @@ from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result
 from posym_companion.solvers.head_editing import EDITS, ROLES, HeadEditing
 from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, list_orders, score_need
-from posym_companion.solvers.judges.head_removal import SHOWN_IN, yield_beyond
+from posym_companion.solvers.judges.head_removal import SHOWN_IN
 from posym_companion.solvers.ranked_models import LANGUAGE_MODELS
 from posym_core.metrics import Estimate, student_margin
 from posym_core.tasks import Question
@@ -109,14 +109,14 @@ def summarize_edit(result: Result, rankings: Result, edit: str, *, tied: bool = 
 
 
 def yield_moved(summary: EditSummary, where: str, rule: str = "") -> Iterator[Yielded]:
-    """Yield what first heads move, and more than those of others; a rule asks scores, which have a mean, too."""
+    """Yield what first heads move, and more than those of others; for the first rule of scores alone."""
     for order, moved in summary.moves.items():
-        if order in SCORES:
-            yield from yield_beyond(f"moved by the first head{rule}", f"{order}, {where}", moved)
-        elif not rule:
-            yield "moved by the first head", f"{order}, {where}", moved
+        if order in SCORES or not rule:
+            yield f"moved by the first head{rule}", f"{order}, {where}", moved
+        if not rule:
+            yield "the order is that of a score", f"{order}, {where}", order in SCORES
     for (score, rival), more in summary.compared.items():
-        yield from yield_beyond(f"moved more than by the other{rule}", f"{score}, {rival}, {where}", more)
+        yield f"moved more than by the other{rule}", f"{score}, {rival}, {where}", more
 
 
 @judge(

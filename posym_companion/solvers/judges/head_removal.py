@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import trapezoid
 
-from posym_companion.finding import count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import MissingResultError, Result, load_result, load_stored_results
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, RESAMPLES, HeadRemoval, Kind
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
+from posym_companion.verdicts import count_cases
 from posym_core.metrics import Estimate, mean_interval, student_margin
 from posym_core.tasks import Question
 
@@ -176,16 +176,10 @@ def solver_removal(question: Question, look: Look) -> Iterator[Yielded]:
     )
 
 
-def yield_beyond(quantity: str, where: str, value: Estimate) -> Iterator[Yielded]:
-    """Yield a number with its interval, and its mean, of which a rule asks more than that it is off zero."""
-    yield quantity, where, value
-    yield f"mean {quantity}", where, value.value
-
-
 def yield_advantages(advantages: Advantages, first: Advantages) -> Iterator[Yielded]:
     """Yield by how much a score's area lies below that of each other order; and as the first rule had it."""
     for (score, other), less in advantages.items():
-        yield from yield_beyond(f"area less that of {score}", other, less)
+        yield f"area less that of {score}", other, less
         yield f"area less that of {score}, over draws", other, first[score, other]
 
 

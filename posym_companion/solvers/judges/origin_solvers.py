@@ -12,7 +12,7 @@ from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.results import Result, load_stored_results
 from posym_companion.score_statistics import divide_sums
-from posym_companion.solvers.judges.solver_roles import CARRIES
+from posym_companion.solvers.head_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.origin_solvers import KEPT, QUERIES, full_size
 from posym_core.metrics import Estimate

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from posym_companion.experiments import SECOND
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import select_named_layers
-from posym_companion.loop import SECOND
 from posym_companion.results import Result
 from posym_companion.score_statistics import divide_sums
 from posym_companion.solvers.reader_heads import EXCHANGES, KEPT, KEPT_ALONE, full_size

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.random_weights import shift_estimate
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import MissingResultError, Result, load_result
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
 from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers, behaviour_and_use, leanings
+from posym_companion.verdicts import count_cases
 from posym_core.metrics import Estimate, correlate_rows, mean_interval, statistic_interval
 
 DRAWS = 500  # of the bootstrap over seeds

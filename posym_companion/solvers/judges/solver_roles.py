@@ -11,16 +11,16 @@ from itertools import product
 
 import numpy as np
 
-from posym_companion.finding import count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import MissingResultError, Result
 from posym_companion.solvers.areas import detection
+from posym_companion.solvers.head_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.solver_heads import look_at_settings
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN
 from posym_companion.solvers.task_solvers import SCORES, SHARES
+from posym_companion.verdicts import count_cases
 from posym_core.metrics import Estimate
 
-CARRIES, NEEDED = 0.2, 0.1
 DRAWS = 500  # of the bootstrap
 QUESTIONS = ("binding", "index")
 LAST, EARLIER = "in the last layer", "in earlier layers"

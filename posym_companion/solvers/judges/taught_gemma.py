@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import format_number
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.binding_profile import random_weight_settings
 from posym_companion.language_models.judges.binding_planes import GAPS, SHARES, planes_with_random_weights
@@ -24,8 +23,9 @@ from posym_companion.language_models.judges.random_weights import (
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import load_result
 from posym_companion.solvers.judges.gemma_runs import MODEL, SHOWN_IN, load_runs, look_at_taught, yield_accuracy
-from posym_companion.solvers.survey import SurveyedModel
+from posym_companion.solvers.model_comparison import SurveyedModel
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
+from posym_companion.verdicts import format_number
 from posym_core.metrics import find_local_layers, measure_behaviour_and_use, statistic_interval
 
 DRAWS = 2000

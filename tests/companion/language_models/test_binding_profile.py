@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion import loop
+from posym_companion import experiments
 from posym_companion.language_models import binding_profile, score_correlation
 from posym_companion.language_models.judges.binding_profile import yield_correlations
 from posym_companion.language_models.judges.random_weights import BesideRandomWeights
@@ -15,14 +15,6 @@ from posym_profile.prompts import binding_prompts
 from posym_profile.scores._profiling import map_layers
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
-
-
-@pytest.fixture
-def loads(packaged, monkeypatch):
-    """The experiment with a model that is there already, and how often it asked for it."""
-    asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
-    return asked
 
 
 def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):
@@ -116,7 +108,7 @@ def test_of_another_family_only_what_is_judged_is_kept(tiny, tokenizer):
 
 
 def test_the_second_family_has_every_kind_of_short_prompt_with_few():
-    settings = binding_profile.full_size(loop.SECOND)
+    settings = binding_profile.full_size(experiments.SECOND)
     first = binding_profile.full_size()
     assert {(x.template, x.facts, x.lead, x.varied) for x in settings} == {
         (x.template, x.facts, x.lead, x.varied) for x in first if x.facts == 16
@@ -124,13 +116,13 @@ def test_the_second_family_has_every_kind_of_short_prompt_with_few():
     assert len({x.name for x in settings}) == len(settings)
     assert {(x.prompts, x.keys, x.kept) for x in settings} == {(binding_profile.FEWER, "facts", "judged")}
     # What has nothing in front is the claim's own prompts and those beside a remedy at once.
-    assert set(binding_profile.variant_settings("none", loop.SECOND)) == set(
-        binding_profile.plain_settings(loop.SECOND)
+    assert set(binding_profile.variant_settings("none", experiments.SECOND)) == set(
+        binding_profile.plain_settings(experiments.SECOND)
     )
 
 
 def test_a_draw_of_weights_is_another_model_of_which_planes_are_kept(tiny, tokenizer):
-    assert len(binding_profile.random_weight_settings(loop.SECOND)) == 9
+    assert len(binding_profile.random_weight_settings(experiments.SECOND)) == 9
     settings = [replace(one, facts=3, prompts=2) for one in binding_profile.random_weight_settings()[::3]]
     assert settings[1].name == "binding_profile/gemma-3-270m-random1_likes_3_facts"
     drawn = [binding_profile.measure(tiny, tokenizer, one, progress=False) for one in (*settings, settings[0])]

@@ -37,19 +37,13 @@ WHOLE, ORIGIN, SYMBOL, OTHERS, RANDOM = range(5)
 
 
 @pytest.fixture(scope="module")
-def tiny(tokenizer):
-    # Of a shorter window the cache would keep less than the facts.
-    return build("Gemma3", vocab_size=len(tokenizer), sliding_window=128).requires_grad_(False)
-
-
-@pytest.fixture(scope="module")
 def prompts(tokenizer):
     return binding_prompts(tokenizer, facts=5, count=2, lead=2)
 
 
 @pytest.fixture(scope="module")
-def planes(tiny, prompts):
-    return find_planes(tiny, prompts.input_ids.shape[1])
+def planes(wide, prompts):
+    return find_planes(wide, prompts.input_ids.shape[1])
 
 
 def facts_of(prompts):
@@ -62,21 +56,21 @@ def square_of(prompts, orders):
     return permute_blocks(prompts.input_ids[0], orders, start=prompts.start, block_length=4)[:, :end]
 
 
-def shifts_of(tiny, prompts, planes, asked, other):
+def shifts_of(wide, prompts, planes, asked, other):
     facts, _ = facts_of(prompts)
     generator = torch.Generator().manual_seed(0)
     orders = draw_latin_square(prompts.blocks, generator)
     square = square_of(prompts, orders)
-    cache = fill_cache(tiny, facts[None])
-    effects = [main_effects(keys, orders) for keys in block_keys(fill_cache(tiny, square), prompts, planes)]
+    cache = fill_cache(wide, facts[None])
+    effects = [main_effects(keys, orders) for keys in block_keys(fill_cache(wide, square), prompts, planes)]
     return cache, [
         exchange_differences(keys[0], *both, asked, other, 0, 4, generator)
         for keys, both in zip(block_keys(cache, prompts, planes), effects, strict=True)
     ]
 
 
-def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(tiny, tokenizer, monkeypatch):
-    monkeypatch.setattr(origin_patching, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
+def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(wide, tokenizer, monkeypatch):
+    monkeypatch.setattr(origin_patching, "load_experiment_model", lambda *a, **k: (wide, tokenizer))
     setting = EXPERIMENT.shrink(OriginPatching(lead=1, prompts=3))
     found = measure(setting, device="cpu", progress=False)
     name_dims(DIMS, found)
@@ -84,12 +78,12 @@ def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(
     assert found["attention"].shape == (2, 1, len(RUNS), 3, 4, 2)
     assert (found["other"] != found["asked"][:, None]).all()
     prompts = binding_prompts(tokenizer, facts=4, count=2, lead=1)
-    choices = choose_answers(tiny, prompts)
+    choices = choose_answers(wide, prompts)
     torch.testing.assert_close(
         torch.tensor(found["log_probability"][:, 0, 0, 0]), choices.log_probability.float(), rtol=1e-4, atol=1e-4
     )
     assert found["correct"][:, 0, 0].tolist() == choices.correct.tolist()
-    for layer, call in enumerate(capture(tiny, prompts.input_ids)):
+    for layer, call in enumerate(capture(wide, prompts.input_ids)):
         weights = call.weights()[:, :, 0]
         for prompt in range(2):
             for fact, place in enumerate((found["asked"][prompt], found["other"][prompt, 0])):
@@ -102,9 +96,9 @@ def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(
         torch.testing.assert_close(ours, (ratio[..., 0] / ratio[..., 1]).log(), rtol=2e-2, atol=2e-2)
 
 
-def test_keys_of_the_first_layer_have_no_origin(tiny, prompts, planes):
+def test_keys_of_the_first_layer_have_no_origin(wide, prompts, planes):
     """They see one token: there, the whole key is the symbol."""
-    _, (first, *later) = shifts_of(tiny, prompts, planes, 3, 1)
+    _, (first, *later) = shifts_of(wide, prompts, planes, 3, 1)
     torch.testing.assert_close(first[SYMBOL], first[WHOLE], atol=1e-4, rtol=1e-4)
     assert first[ORIGIN].abs().max() < 1e-4
     # The first token of a block differs from other names there, the stop behind all of them does not.
@@ -113,9 +107,9 @@ def test_keys_of_the_first_layer_have_no_origin(tiny, prompts, planes):
     assert all(shift[ORIGIN].norm() > 1 for shift in later)
 
 
-def test_main_effects_are_plain_means_of_a_square(tiny, prompts, planes):
+def test_main_effects_are_plain_means_of_a_square(wide, prompts, planes):
     orders = draw_latin_square(5, torch.Generator().manual_seed(3))
-    keys = block_keys(fill_cache(tiny, square_of(prompts, orders)), prompts, planes)[2]
+    keys = block_keys(fill_cache(wide, square_of(prompts, orders)), prompts, planes)[2]
     origins, symbols = main_effects(keys, orders)
     for place in range(5):
         torch.testing.assert_close(origins[place], keys[:, place].mean(0))
@@ -123,27 +117,27 @@ def test_main_effects_are_plain_means_of_a_square(tiny, prompts, planes):
         torch.testing.assert_close(symbols[place], torch.stack(there).mean(0))
 
 
-def test_controls_are_as_large_as_the_difference_of_the_origins(tiny, prompts, planes):
-    _, shifts = shifts_of(tiny, prompts, planes, 3, 1)
+def test_controls_are_as_large_as_the_difference_of_the_origins(wide, prompts, planes):
+    _, shifts = shifts_of(wide, prompts, planes, 3, 1)
     for shift in shifts[1:]:
         for control in (OTHERS, RANDOM):
             torch.testing.assert_close(shift[control].norm(dim=-1), shift[ORIGIN].norm(dim=-1))
             assert not torch.allclose(shift[control], shift[ORIGIN])
 
 
-def test_an_exchange_of_whole_keys_is_one(tiny, prompts, planes):
+def test_an_exchange_of_whole_keys_is_one(wide, prompts, planes):
     """Each fact's keys are then the other's, turned to where they stand now; all else is as it was."""
     asked, other, length = 3, 1, prompts.block_length
-    cache, shifts = shifts_of(tiny, prompts, planes, asked, other)
+    cache, shifts = shifts_of(wide, prompts, planes, asked, other)
     before = [layer.keys.clone() for layer in cache.layers]
     _, question = facts_of(prompts)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            type(tiny), "forward", lambda self, ids, past_key_values, **k: seen.append(past_key_values) or 1 / 0
+            type(wide), "forward", lambda self, ids, past_key_values, **k: seen.append(past_key_values) or 1 / 0
         )
         with pytest.raises(ZeroDivisionError):
-            run_exchanges(tiny, question, cache, shifts, prompts, planes, asked, other)
+            run_exchanges(wide, question, cache, shifts, prompts, planes, asked, other)
     assert all(torch.equal(x, layer.keys) for x, layer in zip(before, cache.layers, strict=True))
     (changed,) = seen
     places = [prompts.start + fact * length + torch.arange(length) for fact in (asked, other)]
@@ -160,10 +154,10 @@ def test_an_exchange_of_whole_keys_is_one(tiny, prompts, planes):
             torch.testing.assert_close(layer.keys[run], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_exchange_in_some_layers_leaves_attention_before_them_alone(tiny, prompts, planes):
-    cache, shifts = shifts_of(tiny, prompts, planes, 3, 1)
+def test_an_exchange_in_some_layers_leaves_attention_before_them_alone(wide, prompts, planes):
+    cache, shifts = shifts_of(wide, prompts, planes, 3, 1)
     _, question = facts_of(prompts)
-    found = run_exchanges(tiny, question, cache, shifts, prompts, planes, 3, 1)
+    found = run_exchanges(wide, question, cache, shifts, prompts, planes, 3, 1)
     ratio = found["log_ratio"]
     assert list(EXCHANGES) == ["whole", "origin", "symbol", "other origins", "random"]
     late = RUNS.index(("origin", "late"))
@@ -196,18 +190,18 @@ def test_settings_that_leave_no_pair_are_refused():
     assert len(set(names)) == len(names) == 8
 
 
-def test_a_head_alone_reads_what_it_reads_where_no_other_layer_s_keys_change(tiny, prompts, planes):
+def test_a_head_alone_reads_what_it_reads_where_no_other_layer_s_keys_change(wide, prompts, planes):
     facts, question = facts_of(prompts)
     asked, other = 3, 1
-    cache, shifts = shifts_of(tiny, prompts, planes, asked, other)
+    cache, shifts = shifts_of(wide, prompts, planes, asked, other)
     pair = FactPair(question=question, cache=cache, asked=asked, other=other, shifts=shifts)
-    alone = exchange_layer_alone(tiny, pair, prompts, planes)
+    alone = exchange_layer_alone(wide, pair, prompts, planes)
     assert alone.shape == (1 + len(EXCHANGES), 3, 4)
     for layer in range(3):
         only = [shift if number == layer else 0 * shift for number, shift in enumerate(shifts)]
-        found = run_exchanges(tiny, question, cache, only, prompts, planes, asked, other)["log_ratio"]
+        found = run_exchanges(wide, question, cache, only, prompts, planes, asked, other)["log_ratio"]
         runs = [RUNS.index((name, "all")) for name in ("none", *EXCHANGES)]
         torch.testing.assert_close(alone[:, layer], found[runs, layer], rtol=1e-4, atol=1e-4)
-    every = run_exchanges(tiny, question, cache, shifts, prompts, planes, asked, other)["log_ratio"]
+    every = run_exchanges(wide, question, cache, shifts, prompts, planes, asked, other)["log_ratio"]
     assert not torch.allclose(alone[1, 2], every[RUNS.index(("whole", "all")), 2], atol=1e-3)
-    assert (cache.layers[1].keys == fill_cache(tiny, facts[None]).layers[1].keys).all()
+    assert (cache.layers[1].keys == fill_cache(wide, facts[None]).layers[1].keys).all()

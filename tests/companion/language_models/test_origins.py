@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.experiments import SECOND
 from posym_companion.language_models.origins import (
     BLOCK_LENGTH,
     CROSSED,
@@ -24,7 +25,6 @@ from posym_companion.language_models.origins import (
     measure,
     measure_asked_contrast,
 )
-from posym_companion.loop import SECOND
 from posym_companion.results import name_dims
 from posym_core.metrics._blocks import BlockLayout
 from posym_core.metrics._cube_parts import PARTS, draw_latin_square

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments import SECOND
 from posym_companion.language_models.judges import origin_patching
 from posym_companion.language_models.judges.origin_patching import (
     find_greatest_head,
@@ -17,7 +18,6 @@ from posym_companion.language_models.judges.origin_patching import (
 )
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
-from posym_companion.loop import SECOND
 from posym_companion.results import load_result
 
 

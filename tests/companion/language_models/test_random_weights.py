@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.experiments import SECOND, has_settings
 from posym_companion.language_models import random_weights
 from posym_companion.language_models.judges import random_weights as judges
 from posym_companion.language_models.judges.plane_profile import half_loss_phase, keeps_the_law
 from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights
 from posym_companion.language_models.random_weights import DIMS, EXPERIMENT, RandomWeights, full_size, measure
-from posym_companion.loop import SECOND, has_settings
 from posym_companion.results import Result, load_result, name_dims
 from posym_core.metrics._stats import Estimate
 from posym_profile import binding_prompts, profile

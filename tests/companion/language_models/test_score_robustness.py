@@ -6,7 +6,6 @@ import pytest
 import torch
 from block_tables import make_block_table
 
-from posym_companion import loop
 from posym_companion.language_models import score_robustness
 from posym_core import rope_angles, rotate, swap_scores
 from posym_core.metrics._permutations import (
@@ -214,13 +213,9 @@ def test_refusals():
 
 
 @pytest.fixture
-def loads(packaged, monkeypatch):
-    """The experiment with a model that is there already, and how often it asked for it."""
-    asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
+def one_wording(monkeypatch):
     monkeypatch.setattr(score_robustness, "WORDINGS", score_robustness.WORDINGS[:1])
     monkeypatch.setattr(score_robustness, "TASKS", ("binding-likes", "text"))
-    return asked
 
 
 def test_cuts_stay_within_the_facts(packaged):
@@ -234,7 +229,7 @@ def test_cuts_stay_within_the_facts(packaged):
     assert cuts["single tokens"]["blocks"] == 4 * prompts.block_length
 
 
-def test_parts_agree_with_each_other(loads, packaged, tmp_path):
+def test_parts_agree_with_each_other(loads, one_wording, packaged, tmp_path):
     run = {
         part: next(score_robustness.EXPERIMENT.run([replace(SETTING, part=part)], folder=tmp_path, progress=False))
         for part in ("choices", "tasks", "intervention")

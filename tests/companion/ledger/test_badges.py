@@ -5,8 +5,8 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from posym_companion.finding import VERDICTS, LineAnswer, Row
 from posym_companion.ledger import draw_wall, make_badge, verdict_list
+from posym_companion.verdicts import VERDICTS, LineAnswer, Row
 
 
 def row(name="C-1", verdict="partly", kind="measurement", **more):

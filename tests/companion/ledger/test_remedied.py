@@ -11,16 +11,16 @@ import pytest
 from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import load_claim, read_entries
-from posym_companion.finding import REMEDIES, Claim, Line, Measured, Rule
+from posym_companion.experiments import SECOND
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import BindingProfile, full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import ledger
 from posym_companion.ledger.rows import make_row
-from posym_companion.loop import SECOND
 from posym_companion.results import MissingResultError
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import taught_gemma
+from posym_companion.verdicts import REMEDIES, Claim, Line, Measured, Rule
 
 UNTAUGHT = ("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-9")
 TAUGHT = ("T-1G", "T-2G", "T-3G", "T-4G")

@@ -9,7 +9,10 @@ import pytest
 
 from posym_companion import claims
 from posym_companion.claims import load_claim, read_entries
-from posym_companion.finding import (
+from posym_companion.experiments import SECOND
+from posym_companion.ledger.rows import ELSEWHERE, make_row
+from posym_companion.results import MissingResultError
+from posym_companion.verdicts import (
     SAID,
     VERDICTS,
     Claim,
@@ -19,9 +22,6 @@ from posym_companion.finding import (
     combine_columns,
     combine_families,
 )
-from posym_companion.ledger.rows import make_row
-from posym_companion.loop import SECOND
-from posym_companion.results import MissingResultError
 from posym_profile.language_models._packaged import MODELS
 
 
@@ -124,6 +124,34 @@ def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdi
     said = "behind eight facts of the same frame: *reproduced in kind*"
     assert found.summary.endswith(f"By family first: *reproduced in kind*; second: *{alone}* ({said}).")
     assert json.loads(json.dumps(asdict(found)))["families"][0]["remedied"][0]["verdict"] == "reproduced in kind"
+
+
+def test_other_models_stand_beside_the_verdict():
+    values = {("first", None): 0.9, ("second", None): 0.8, ("small", None): 0.4}
+    claim = replace(asked(values, second="before the run"), remedies={}, others=["small", "missing"])
+    row = make_row(claim)
+    assert row.verdict == "reproduced in kind"
+    assert [(one.model, one.called, one.verdict) for one in row.others] == [
+        ("small", "small", "not reproduced"),
+        ("missing", "", "not run here"),
+    ]
+    assert row.others[0].numbers == {"x": 0.4}
+    assert row.evidence == ["first None", "second None", "small None"]
+    assert row.summary.endswith(" Other models: small: *not reproduced*.")
+
+
+def test_whether_a_rule_holds_elsewhere_is_asked_of_all_models_but_the_own():
+    """One cannot tell, and one was not run: of the others one holds whole for the first, and none for the second."""
+    values = {("first", None): 0.4, ("second", None): 0.8, ("small", None): 0.3}
+    claim = replace(asked(values, second="before the run"), remedies={}, others=["small", "missing"])
+    able = (Line(part="it can", of="x", above=0.35),)
+    elsewhere = (*claim.rule.lines, Line(part="elsewhere", of=ELSEWHERE, unit="models"))
+    row = make_row(replace(claim, rule=replace(claim.rule, lines=elsewhere, able=able)))
+    assert row.families is not None
+    assert (row.ours[ELSEWHERE], row.verdict_of_model) == ("1 of 1", "partly")
+    assert (row.families[0].ours[ELSEWHERE], row.families[0].verdict) == ("0 of 1", "partly")
+    assert (row.others[0].ours[ELSEWHERE], row.others[0].verdict) == ("1 of 2", "not testable")
+    assert ELSEWHERE not in make_row(claim).ours
 
 
 @pytest.mark.parametrize("families", [{}, {"second": "before the run"}])

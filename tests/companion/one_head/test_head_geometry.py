@@ -6,21 +6,12 @@ import pytest
 import torch
 import transformers
 
-from posym_companion import loop
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.plane_geometry import coherence, crest
 from posym_profile.prompts import make_prompts
 from posym_profile.scores._layer_measurement import map_layers
 
 SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
-
-
-@pytest.fixture
-def loads(packaged, monkeypatch):
-    """The experiment with a model that is there already, and how often it asked for it."""
-    asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
-    return asked
 
 
 def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.loop import has_settings, stored_result
+from posym_companion.experiments import has_settings, stored_result
 from posym_companion.results import load_result
 from posym_companion.several_hops.gptj import (
     AnswerLoss,

@@ -10,8 +10,8 @@ import torch
 
 from posym_companion.several_hops import hop_length, hop_mechanism, hop_variants, multihop
 from posym_companion.several_hops.gptj import average_outputs, run_with_edits, set_angles
+from posym_companion.several_hops.hop_scores import capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings
-from posym_companion.several_hops.stations import capture_layers
 from posym_core.metrics._frequencies import frequency_use
 from posym_core.metrics._rope import rotate
 

@@ -246,7 +246,7 @@ def test_chat_questions_are_put_in_the_template(tiny):
 
 def test_the_experiment_keeps_accuracies_by_run_and_does_nothing_twice(tiny, tmp_path, monkeypatch):
     loads = []
-    monkeypatch.setattr("posym_companion.loop.load_model", lambda name, device: loads.append(name) or tiny)
+    monkeypatch.setattr("posym_companion.experiments.load_model", lambda name, device: loads.append(name) or tiny)
     (setting,) = experiment.full_size("tiny")
     setting = experiment.EXPERIMENT.shrink(setting)
     (result,) = experiment.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)

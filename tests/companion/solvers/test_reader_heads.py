@@ -5,21 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from architectures import build
 
+from posym_companion.experiments import SECOND
 from posym_companion.language_models import origins
 from posym_companion.language_models.origin_patching import RUNS
-from posym_companion.loop import SECOND
 from posym_companion.results import name_dims
 from posym_companion.solvers import reader_heads
 from posym_companion.solvers.reader_heads import DIMS, EXPERIMENT, KEPT, KEPT_ALONE, full_size, measure
-
-
-@pytest.fixture(scope="module")
-def tiny(tokenizer):
-    # Of a shorter window the cache would keep less than the facts.
-    return build("Gemma3", vocab_size=len(tokenizer), sliding_window=128).requires_grad_(False)
 
 
 def test_every_run_has_a_name_of_its_own():
@@ -32,20 +24,20 @@ def test_every_run_has_a_name_of_its_own():
     assert set(KEPT) < set(RUNS)
 
 
-def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkeypatch):
+def test_a_result_is_what_its_description_says(wide, tokenizer, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(reader_heads, "kept_factors", lambda run, folder: asked.append(run.name) or {})
     setting = EXPERIMENT.shrink(full_size()[2])
-    found = measure(tiny, tokenizer, tmp_path, setting, progress=False)
+    found = measure(wide, tokenizer, tmp_path, setting, progress=False)
     assert asked == [f"taught_gemma/{SECOND}-all_1"]
     name_dims(DIMS, found)
-    layers, heads = tiny.config.num_hidden_layers, tiny.config.num_attention_heads
+    layers, heads = wide.config.num_hidden_layers, wide.config.num_attention_heads
     assert found["log_ratio"].shape == (2, 1, len(KEPT), layers, heads)
     # The same as the experiment on origins has on these prompts.
     same = origins.Origins(
         model=setting.model, facts=setting.facts, asked=True, prompts=2, seed=setting.seed, reads="few"
     )
-    expected = origins.measure(tiny, tokenizer, same, progress=False)
+    expected = origins.measure(wide, tokenizer, same, progress=False)
     np.testing.assert_allclose(found["contrasts"], expected["contrasts"][0], rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(found["symbolic"], expected["symbolic"], atol=1e-3)
     # An exchange changes the heads of its layers and of those behind them, and none before.
@@ -55,7 +47,7 @@ def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkey
     assert np.abs(late[:, :, :first]).max() == 0
     assert np.abs(late[:, :, first:]).max() > 0
     # Alone, a head of the first layer reads what it does where all layers change.
-    alone = measure(tiny, tokenizer, tmp_path, replace(setting, alone=True), progress=False)
+    alone = measure(wide, tokenizer, tmp_path, replace(setting, alone=True), progress=False)
     name_dims(DIMS, alone)
     assert set(alone) == {"log_ratio"}
     assert alone["log_ratio"].shape == (2, 1, len(KEPT_ALONE), layers, heads)

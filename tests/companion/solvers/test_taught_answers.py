@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posym_companion.loop import SECOND
+from posym_companion.experiments import SECOND
 from posym_companion.results import name_dims
 from posym_companion.solvers import taught_answers
 from posym_companion.solvers.taught_answers import DIMS, EXPERIMENT, full_size, measure

@@ -22,7 +22,7 @@ import transformers
 from architectures import packaged
 from saved_models import save_model
 
-from posym_companion import catalogue, loop
+from posym_companion import catalogue, experiments
 from posym_companion.language_models import binding_profile
 from posym_companion.ledger.rows import ledger
 from posym_companion.results import load_result
@@ -508,9 +508,9 @@ def test_the_catalogue_knows_every_experiment(root: Path):
     having = [path.relative_to(root) for path in files if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")]
     assert sorted(".".join(path.with_suffix("").parts) for path in having) == sorted(catalogue.MODULES.values())
     for name, said in catalogue.EXPERIMENTS.items():
-        assert loop.experiment_module(name).__doc__.startswith(said)
+        assert experiments.experiment_module(name).__doc__.startswith(said)
     for name in catalogue.EXPERIMENTS:
-        settings = list(loop.load_experiment(name).settings())
+        settings = list(experiments.load_experiment(name).settings())
         assert {setting.name.partition("/")[0] for setting in settings} == {name}
         assert len({setting.name for setting in settings}) == len(settings)
 

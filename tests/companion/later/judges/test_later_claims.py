@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments import SECOND
 from posym_companion.later.binding import OUTCOMES
 from posym_companion.later.judges import later_claims
 from posym_companion.later.judges.later_claims import chance_of_fewer
 from posym_companion.later.order import BASES, LENGTHS
 from posym_companion.ledger import ledger
-from posym_companion.loop import SECOND
 from posym_companion.results import MissingResultError
 
 LAYERS, HEADS, PROMPTS, PAIRS = 4, 4, 6, 48
@@ -87,7 +87,10 @@ def test_a_model_in_which_symbolic_heads_lose_order_is_named(tmp_path):
     (row,) = ledger("L-1c", folder=tmp_path)
     assert row.verdict == "partly"
     assert row.parts["on the other models too"] == "1 of 2 models"
-    assert row.fails_in == ["small Llama: not fewer inversions than in other heads; not the order is not lost"]
+    assert [(one.called, one.verdict, one.parts["the order is not lost"]) for one in row.others[:2]] == [
+        ("small Llama", "partly", "no"),  # on the other models it does hold
+        ("small Qwen2", "partly", "yes"),
+    ]
 
 
 def test_a_model_of_too_few_heads_is_no_other_model(tmp_path):
@@ -98,7 +101,7 @@ def test_a_model_of_too_few_heads_is_no_other_model(tmp_path):
     order(tmp_path, inversions=good, symbolic=symbolic)
     order(tmp_path, inversions=(0.6 - good)[:, :2], symbolic=symbolic[:, :2], model="llama")
     (row,) = ledger("L-1c", folder=tmp_path)
-    assert row.ours["small Llama: verdict"] == "not testable"
+    assert row.others[0].verdict == "not testable"
     assert row.parts["on the other models too"] == "not testable"
     assert row.fails_in == []
 
@@ -258,8 +261,8 @@ def test_draws_of_random_weights_are_counted_once(tmp_path):
     row = influence(tmp_path, model="gemma-3-270m-binds")
     end = "untrained models, last eighth but the last token above the middle"
     assert row.ours[end] == "0 of 6"
-    assert row.ours[f"gemma-3-270m, taught to bind: {end}"] == "0 of 0"
-    assert row.ours[f"small Llama: {end}"] == "6 of 6"
-    assert "untrained: not testable" in row.ours["gemma-3-270m, taught to bind: parts"]
+    taught, llama, *_ = row.others
+    assert (taught.ours[end], llama.ours[end]) == ("0 of 0", "6 of 6")
+    assert taught.parts["the beginning is above the middle, untrained"] == "not testable"
     assert row.ours["untrained models, draws of a Qwen-2 of eight layers"] == 3
     assert "3 draws of a Qwen-2 of eight layers and 3 draws of the model's own architecture" in row.note

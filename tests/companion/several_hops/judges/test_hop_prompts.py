@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.claims import load_rule
+from posym_companion.claims import load_claim
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.hop_prompts import HopPrompts
 from posym_companion.several_hops.hop_questions import HOP_TASKS, LENGTHS
@@ -30,7 +30,7 @@ def judged(folder, number, letter):
 @pytest.mark.parametrize("model", TABLE_3)
 def test_the_papers_own_numbers_pass_the_rule(model):
     as_one_run = np.array([TABLE_3[model][task] for task in HOP_TASKS])[..., None]
-    judged = load_rule("U26-6")
+    judged = load_claim("U26-6").rule
     assert judged.verdict(list_numbers(as_one_run, LENGTHS)) == "reproduced in kind"
     assert judged.verdict(list_numbers(as_one_run[::-1], LENGTHS)) == "not reproduced"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.finding import Row
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import multihop
 from posym_companion.several_hops.multihop import MultihopSettings
+from posym_companion.verdicts import Row
 from posym_core.store._resuming import ResultError
 
 STEPS, LAYERS, HOPS = 1000, 12, 4

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments import PACKAGED, SECOND
 from posym_companion.language_models.origins import CROSSED, full_size
 from posym_companion.ledger import ledger
-from posym_companion.loop import PACKAGED, SECOND
 from posym_companion.solvers.judges.gemma_runs import SEEDS
 from posym_companion.solvers.taught_gemma import TaughtGemma
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments import SECOND
 from posym_companion.ledger import ledger
-from posym_companion.loop import SECOND
 from posym_companion.results import load_result
 from posym_companion.solvers.judges import reader_heads
 from posym_companion.solvers.judges.reader_heads import READERS, measure_followed_logits

@@ -9,15 +9,15 @@ import pytest
 from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import load_claim
+from posym_companion.experiments import SECOND
 from posym_companion.language_models.binding_profile import random_weight_settings
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import make_row
-from posym_companion.loop import SECOND
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_roles import scores_by_step
 from posym_companion.solvers.judges.gemma_runs import MODEL, load_runs, restored_share
-from posym_companion.solvers.survey import SurveyedModel
+from posym_companion.solvers.model_comparison import SurveyedModel
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
 from posym_core.metrics import find_local_layers

@@ -1,0 +1,259 @@
+"""The loop that runs all experiments, on one that measures nothing and records what it is asked."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import shutil
+import tempfile
+from collections import namedtuple
+from dataclasses import dataclass, field
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+from posym_companion import catalogue, experiments
+from posym_companion.experiments import Experiment, finish_part
+from posym_companion.results import load_result, work_folder
+from posym_core.store import _parallel as parallel
+from posym_core.store import _provenance as provenance
+from posym_core.store import _resuming as resuming
+
+
+@dataclass(frozen=True)
+class Setting:
+    setting: str = "one"
+    model: str = "first"
+    size: int = 2
+
+    @property
+    def name(self) -> str:
+        return f"trial/{self.setting}"
+
+
+@dataclass
+class Trial:
+    """An experiment of two parts that can be killed after the first."""
+
+    killed: bool = False
+    loads: list[str] = field(default_factory=list)
+    measured: list[str] = field(default_factory=list)
+
+    def measure(self, setting, *, work=None, **options):
+        def part(name):
+            self.measured.append(name)
+            return {name: np.ones(setting.size)}
+
+        arrays = finish_part(work, "first", lambda: part("first"))
+        if self.killed:
+            raise KeyboardInterrupt
+        arrays |= finish_part(work, "second", lambda: part("second"))
+        return {name: arrays[name] for name in ("first", "second")}
+
+    def load(self, model, **options):
+        self.loads.append(model)
+        return (model,)
+
+    def measure_loaded(self, model, setting, **options):
+        self.measured.append(model)
+        return {"first": np.ones(setting.size)}
+
+    @property
+    def of_settings(self):
+        return Experiment(settings=lambda: [Setting()], small=lambda x: x, measure=self.measure, dims={"*": "x"})
+
+    @property
+    def of_models(self):
+        return Experiment(
+            settings=lambda model="first": [Setting(model=model)],
+            small=lambda x: x,
+            measure=self.measure_loaded,
+            dims={"*": "x"},
+            load=self.load,
+        )
+
+
+@pytest.fixture
+def trial():
+    return Trial()
+
+
+def other_code(monkeypatch):
+    monkeypatch.setattr(resuming, "digest_code", lambda: "other")
+
+
+def other_libraries(monkeypatch):
+    monkeypatch.setattr(resuming, "list_library_versions", lambda: {"torch": "1"})
+
+
+@pytest.mark.parametrize(
+    ("change", "setting", "said"),
+    [
+        (other_code, Setting(), r'other code \(".* there, "other" now\)'),
+        (other_libraries, Setting(), r'other versions of libraries \(torch: ".*" there, "1" now, .*\)'),
+        (lambda monkeypatch: None, Setting(size=3), r"other settings \(size: 2 there, 3 now\)"),
+        (other_code, Setting(size=3), r"other settings \(.*\) and other code \(.*\)"),
+    ],
+)
+def test_a_killed_run_goes_on_only_with_what_it_was_begun_with(trial, tmp_path, monkeypatch, change, setting, said):
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path))
+    trial.killed = False
+    with monkeypatch.context() as patch:
+        change(patch)
+        message = f"unfinished run of trial/one has {said}, and no result mixes two; run it again .* or pass --force"
+        with pytest.raises(ValueError, match=message):
+            list(trial.of_settings.run([setting], folder=tmp_path))
+    assert trial.measured == ["first"]
+    list(trial.of_settings.run([Setting()], folder=tmp_path))
+    assert trial.measured == ["first", "second"]
+    assert not work_folder("trial/one", folder=tmp_path).exists()
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:-9], lambda x: x[:-1] + bytes([x[-1] ^ 1])])
+def test_a_damaged_part_is_measured_again(trial, tmp_path, damage):
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path))
+    trial.killed = False
+    (part,) = work_folder("trial/one", folder=tmp_path).glob("*.safetensors")
+    part.write_bytes(damage(part.read_bytes()))
+    message = r"first.part.safetensors (cannot be read|was altered).*; it is measured again"
+    with pytest.warns(UserWarning, match=message):
+        (found,) = trial.of_settings.run([Setting()], folder=tmp_path)
+    assert trial.measured == ["first", "first", "second"]
+    assert found["first"].tolist() == [1, 1]
+
+
+def test_a_part_of_another_run_is_not_taken_for_ones_own(trial, tmp_path):
+    """As when a kill interrupts the removal of what an older run left."""
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path))
+    trial.killed = False
+    begun = work_folder("trial/one", folder=tmp_path) / resuming.BEGUN
+    begun.write_bytes(begun.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"begun.json is not a whole description .*; pass --force to discard"):
+        list(trial.of_settings.run([Setting(size=3)], folder=tmp_path))
+    begun.unlink()
+    with pytest.warns(UserWarning, match=r"first.part.safetensors belongs to another run; it is measured again"):
+        (found,) = trial.of_settings.run([Setting(size=3)], folder=tmp_path)
+    assert found["first"].tolist() == [1, 1, 1]
+
+
+def test_force_discards_what_other_code_began(trial, tmp_path, monkeypatch):
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path))
+    trial.killed = False
+    other_code(monkeypatch)
+    list(trial.of_settings.run([Setting()], folder=tmp_path, force=True))
+    assert trial.measured == ["first", "first", "second"]
+
+
+def not_installed(monkeypatch, folder):
+    def version(name):
+        raise metadata.PackageNotFoundError(name)
+
+    provenance._own_version.cache_clear()
+    monkeypatch.setattr(provenance, "version", version)
+
+
+def not_writable(monkeypatch, folder):
+    def refuse(**options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+
+
+def full_disk(monkeypatch, folder):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(free=2_000_000))
+
+
+def no_folder(monkeypatch, folder):
+    folder.touch()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("want", "message"),
+    [
+        (not_installed, r"posym-core is not installed for this Python \(.*\); install it with: pip install -e /"),
+        (not_writable, r"cannot be kept in .*results \(Permission denied\); pass a folder that can be written to"),
+        (no_folder, r"cannot be kept in .*results \(File exists\); pass a folder that can be written to"),
+        (full_disk, r"results has 2 MB free, and 100 MB must be for what is measured; make room or pass a folder on"),
+    ],
+)
+def test_what_keeping_a_result_needs_is_asked_before_measuring(trial, tmp_path, monkeypatch, want, message, jobs):
+    folder = tmp_path / "results"
+    with monkeypatch.context() as patch:
+        want(patch, folder)
+        try:
+            with pytest.raises((ImportError, OSError), match=message):
+                list(trial.of_settings.run([Setting()], folder=folder, jobs=jobs))
+        finally:
+            provenance._own_version.cache_clear()
+    assert trial.measured == []
+
+
+def test_what_is_there_already_needs_no_room(trial, tmp_path, monkeypatch):
+    (first,) = trial.of_settings.run([Setting()], folder=tmp_path)
+    full_disk(monkeypatch, tmp_path)
+    (again,) = trial.of_settings.run([Setting()], folder=tmp_path)
+    assert again.provenance == first.provenance
+
+
+def in_another_process(monkeypatch):
+    """As a worker would do it, but here."""
+    monkeypatch.setattr(experiments, "run_grid", lambda function, items, **places: enumerate(map(function, items)))
+
+
+@pytest.mark.parametrize("places", [{}, {"jobs": 2}, {"cluster": "tcp://somewhere:1"}])
+def test_a_process_loads_a_model_once_for_its_settings(trial, tmp_path, monkeypatch, places):
+    in_another_process(monkeypatch)
+    settings = [Setting("one"), Setting("two"), Setting("three", model="second")]
+    found = list(trial.of_models.run(settings, folder=tmp_path, **places))
+    assert [result.name for result in found] == ["trial/one", "trial/two", "trial/three"]
+    assert trial.loads == ["first", "second"]
+    # Another run loads anew: the files of a model may have changed.
+    list(trial.of_models.run(settings[:1], folder=tmp_path, force=True, **places))
+    assert trial.loads == ["first", "second", "first"]
+    assert not parallel.HELD
+
+
+def test_processes_keep_what_is_finished_over_a_kill(trial, tmp_path, monkeypatch):
+    in_another_process(monkeypatch)
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path, jobs=2))
+    trial.killed = False
+    (found,) = trial.of_settings.run([Setting()], folder=tmp_path, jobs=2)
+    assert trial.measured == ["first", "second"]
+    np.testing.assert_array_equal(found["second"], load_result("trial/one", folder=tmp_path)["second"])
+    assert not work_folder("trial/one", folder=tmp_path).exists()
+
+
+def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, monkeypatch):
+    message = (
+        r"later_claims has models of its own, so --model some/model has no place in it; leave it out. The experiments "
+        r"that take a model are .*binding_profile, .*, taught_profile$"
+    )
+    for name in catalogue.EXPERIMENTS:
+        found = experiments.load_experiment(name)
+        if not found.takes_model:
+            with pytest.raises(ValueError, match=message.replace("later_claims", name)):
+                next(experiments.run_experiment(name, model="some/model", folder=tmp_path))
+        else:
+            models = {setting.model for setting in found.settings("some/model")}
+            assert models == {"some/model"}, name
+    for experiment, takes in itertools.zip_longest((trial.of_settings, trial.of_models), (False, True)):
+        assert experiment.takes_model == takes
+
+
+def test_the_page_on_the_command_line_names_the_experiments_that_take_a_model(root):
+    page = root / "book/package/command_line.md"
+    (line,) = (line for line in page.read_text().split("\n\n") if "take any model" in " ".join(line.split()))
+    taking = {name for name in catalogue.EXPERIMENTS if experiments.load_experiment(name).takes_model}
+    assert {name for name in catalogue.EXPERIMENTS if f"`{name}`" in line} == taking
