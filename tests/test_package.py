@@ -3,6 +3,7 @@
 import ast
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -23,13 +24,14 @@ import readme_picture
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from PIL import Image
+from PIL import Image, ImageSequence
 from pybtex.richtext import Text
 
 import posym_core
 import posym_figures
 import posym_profile
 from posym_companion.catalogue import EXPERIMENTS
+from posym_figures import Bars, Points, Slider, slider_figure
 from posym_profile.__main__ import _parser, main
 from posym_profile.language_models._packaged import NAMES
 from posym_profile.prompts import PROMPT_TASKS
@@ -443,14 +445,33 @@ def test_the_readme_opens_with_a_picture_and_lines_of_code_and_is_short() -> Non
     assert "    from posym_profile import " in top
 
 
-def test_the_picture_of_the_readme_shows_the_stored_results() -> None:
+def test_the_picture_of_the_readme_moves_with_the_slider_of_a_page(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    drawn, kept = (
-        np.asarray(Image.open(source).convert("RGB"), dtype=float)
-        for source in (io.BytesIO(readme_picture.picture()), readme_picture.PICTURE)
+    (page := tmp_path / "page.html").write_text("<p>no figure</p>", encoding="utf-8")
+    with pytest.raises(ValueError, match="must have a slider figure"):
+        readme_picture.read_figure(page)
+    x, heights = np.linspace(0, 1, 4), np.eye(4)[:, None] * np.ones((4, 2, 1)) / 2
+    figure = slider_figure(
+        [
+            Points(
+                "P", np.broadcast_to(np.stack([x, 1 - x], -1), (4, 4, 2)), shades=np.arange(4), highlight=np.arange(4.0)
+            ),
+            *(Bars(title, list("abcd"), heights, series=("one", "two"), stacked=True) for title in "BC"),
+        ],
+        [Slider("head", "Head", list("wxyz"))],
+        caption="C.",
+        alt="A.",
     )
-    assert drawn.shape == kept.shape
-    assert np.abs(drawn - kept).mean() < 2  # fonts and edges may differ a little between versions
+    page.write_text(figure.html, encoding="utf-8")
+    moving = readme_picture.picture(shown := readme_picture.read_figure(page))
+    assert moving == readme_picture.picture(shown)
+    with Image.open(io.BytesIO(moving)) as image:
+        assert (image.n_frames, image.info["loop"]) == (3, 0)
+        drawn = [np.asarray(frame.convert("RGB"), dtype=float) for frame in ImageSequence.Iterator(image)]
+    assert all(np.abs(a - b).mean() > 1 for a, b in itertools.pairwise(drawn))
+    with Image.open(readme_picture.PICTURE) as image:
+        assert image.n_frames > 20
+    assert readme_picture.PICTURE.stat().st_size < 600_000
 
 
 def test_commands_are_shown_as_they_are_typed() -> None:

@@ -66,7 +66,7 @@ PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTA
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
 # What readme_picture.py draws.
-PREVIEW = "heads.png"
+PREVIEW = "heads.gif"
 COLOURS = 256
 MISSING = """<!DOCTYPE html>
 <html lang="en" style="color-scheme: light dark; background: Canvas; font: 1rem/1.5 system-ui, sans-serif">

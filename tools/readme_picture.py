@@ -1,52 +1,104 @@
-"""The picture that the readme opens with and that links to the site show: ``book/_static/heads.png``.
+"""The picture that the readme opens with and that links to the site show: ``book/_static/heads.gif``.
 
-Drawn from stored results: ``python tools/readme_picture.py`` writes it anew.
+It is the slider of the front page, moved from the most positional head to the most symbolic one, and drawn from the
+figure of the built page: ``python tools/readme_picture.py`` writes it anew after ``make book``.
 """
 
 from __future__ import annotations
 
 import io
+import json
+import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE = ROOT / "book" / "_static" / "heads.png"
-RESULT = "origins/gemma-3-270m-binds_likes_16"
+PICTURE = ROOT / "book" / "_static" / "heads.gif"
+PAGE = ROOT / "_build" / "html" / "book" / "introduction.html"
+STEP = 2  # settings of the slider from one frame to the next
+MILLISECONDS, PAUSE = 150, 1500  # a frame is seen, and the first and the last one
+SHADES = 64
 
 
-def picture(root: Path = ROOT) -> bytes:
-    """Every head of the Gemma that was taught to bind: by its scores, and by what its logits follow."""
+def read_figure(page: Path = PAGE) -> dict[str, Any]:
+    """Return the data of the first slider figure of a built page.
+
+    Raises:
+        FileNotFoundError: if the page was not built.
+        ValueError: if it has no slider figure.
+    """
+    found = re.search(r'class="posym-data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    if found is None:
+        raise ValueError(f"{page} must have a slider figure, whose frames are drawn; it has none")
+    return json.loads(found[1])
+
+
+def list_places(figure: dict[str, Any]) -> list[int]:
+    """Return every :data:`STEP`-th setting of the only slider, and the last."""
+    last = len(figure["sliders"][0]["keys"]) - 1
+    return sorted({*range(0, last, STEP), last})
+
+
+def draw_frames(figure: dict[str, Any], places: Iterable[int]) -> Iterator[Image.Image]:
+    """Draw a plane of points and two panels of stacked bars at some settings of the only slider."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
-    import numpy as np
 
-    from posym_companion.results import load_result
-    from posym_figures.plots import score_plane, share_triangle
+    from posym_figures.plots import PALETTE
 
-    found = load_result(RESULT, folder=root / "results")
-    scores = [found[name].mean(0) for name in ("positional", "symbolic")]  # [layer, head]
-    layers = np.arange(scores[0].shape[0]).repeat(scores[0].shape[1])
-    variances = found["variances"].tolist()
-    whole = found["parts"][found["reads"].tolist().index("block")].mean(1)  # [part, layer, head]
-    shares = [whole[variances.index(name)].ravel() for name in ("symbol", "origin", "place")]
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), gridspec_kw={"wspace": 0.25})
-    score_plane(*(score.ravel() for score in scores), layers=layers, title="Scores of its heads", ax=axes[0])
-    share_triangle(*shares, layers=layers, title="What their logits follow", ax=axes[1])
-    drawn, few = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=120, bbox_inches="tight", facecolor="white")
-    plt.close(figure)
-    with Image.open(drawn) as image:
-        image.convert("RGB").quantize(128).save(few, format="PNG", optimize=True)
-    return few.getvalue()
+    points, *bars = figure["panels"]
+    settings = figure["sliders"][0]["keys"]
+    plane = np.reshape(points["frames"]["v"], (len(settings), points["points"], 2))
+    drawing = plt.figure(figsize=(7.6, 3.5), dpi=100, facecolor="white")
+    left, *right = (
+        drawing.add_axes(box) for box in ([0.07, 0.14, 0.38, 0.74], [0.53, 0.63, 0.45, 0.25], [0.53, 0.14, 0.45, 0.25])
+    )
+    for place in places:
+        left.clear()
+        left.scatter(*plane[place].T, c=points["shades"]["v"], cmap="viridis", s=22, edgecolors="white", linewidths=0.5)
+        chosen = plane[place][points["highlight"]["v"][place]]
+        left.plot(*chosen, "o", ms=13, mfc="none", mec="black", mew=1.6, clip_on=False)
+        left.set(xlim=points["x_limits"], ylim=points["y_limits"], xlabel=points["x_label"], ylabel=points["y_label"])
+        left.set_title(f"{points['title']}: head {settings[place]}", fontsize=10, loc="left")
+        for axes, panel in zip(right, bars, strict=True):
+            heights = np.reshape(panel["frames"]["v"], (len(settings), len(panel["series"]), panel["bars"]))[place]
+            axes.clear()
+            below = np.cumsum(heights, 0) - heights
+            for name, colour, height, bottom in zip(panel["series"], panel["colours"], heights, below, strict=True):
+                axes.bar(panel["labels"]["v"], height, bottom=bottom, color=PALETTE[colour], label=name)
+            axes.set_ylim(panel["y_limits"])
+            axes.set_title(panel["title"], fontsize=10, loc="left")
+            axes.tick_params(labelsize=8)
+        right[1].legend(fontsize=8, frameon=False, loc="upper right", ncols=3, bbox_to_anchor=(1.01, -0.18))
+        for axes in (left, *right):
+            axes.spines[["top", "right"]].set_visible(False)
+        drawn = io.BytesIO()
+        drawing.savefig(drawn, format="png", facecolor="white")
+        yield Image.open(drawn).convert("RGB")
+    plt.close(drawing)
+
+
+def picture(figure: dict[str, Any]) -> bytes:
+    """Return the frames as a GIF without an end."""
+    first, *others = draw_frames(figure, list_places(figure))
+    palette = first.quantize(SHADES)
+    shown = [palette, *(frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in others)]
+    durations = [PAUSE, *[MILLISECONDS] * (len(shown) - 2), PAUSE]
+    moving = io.BytesIO()
+    palette.save(moving, "GIF", save_all=True, append_images=shown[1:], duration=durations, loop=0, optimize=True)
+    return moving.getvalue()
 
 
 def main() -> int:
     """Command line."""
-    PICTURE.write_bytes(picture())
+    PICTURE.write_bytes(picture(read_figure()))
     print(f"written to {PICTURE.relative_to(ROOT)}")
     return 0
 

@@ -107,7 +107,7 @@ def trainer(
 ) -> Figure:
     """A toy that the reader trains: loss, accuracy by position, attention and keys while it learns.
 
-    The first run begins when the figure comes into view, unless the reader's browser asks for reduced motion.
+    Nothing is trained before the reader asks for it.
 
     Args:
         stored: runs that are drawn behind; the reader's run is compared with those of its task, length and planes.

@@ -168,7 +168,7 @@ class HopsFigure(LiveFigure):
             from posym_figures import AskingWidget
         except ModuleNotFoundError as error:
             raise make_missing_widget_error(error) from error
-        script = join_module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js")
+        script = join_module("core.js", "keep.js", STATIC / "hop_tasks.js", STATIC / "hops.js")
         return AskingWidget(self.markup(), script, self.answer)
 
 
@@ -235,7 +235,7 @@ def hops_figure(models: Sequence[HopModel], *, caption: str, alt: str, address: 
         {"models": described, "address": address, "longest": LONGEST},
         limit=PAYLOAD_LIMIT,
         too_much="the descriptions take {size:.1f} MB, but the figure may carry {limit:.1f} MB; pass fewer models",
-        scripts=("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js", STATIC / "hops_page.js"),
+        scripts=("core.js", "keep.js", STATIC / "hop_tasks.js", STATIC / "hops.js", STATIC / "hops_page.js"),
         styles=("figure.css", training_figure.STATIC / "live.css", STATIC / "hops.css"),
         worker=Markup(join_scripts(STATIC / "gptj.js", STATIC / "gptj_worker.js")),
         labels={model.name: model.label for model in models},

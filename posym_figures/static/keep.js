@@ -96,7 +96,7 @@ const looks = (one, names) => {
 };
 const WRITTEN = [
   ".posym-label", ".posym-value", ".posym-number", ".posym-slider select", ".posym-title", ".posym-readout span",
-  ".posym-live-form select", ".posym-live-form input[type=text]",
+  ".posym-live-form select", ".posym-live-form input[type=text]", ".posym-live-form textarea", ".posym-hop-row > :is(span, button)",
 ].join(", ");
 export const svgOf = (figure) => {
   const edge = figure.getBoundingClientRect(), place = (one) => {
@@ -113,7 +113,7 @@ export const svgOf = (figure) => {
     const style = `${looks(one, ["font-size", "font-weight", "font-family"])};fill:${getComputedStyle(one).color}`;
     node(svg, "text", { x, y: tenth(y + height / 2 + 5), style }, text);
   }
-  for (const drawn of figure.querySelectorAll(".posym-box > svg, .posym-live-plane")) {
+  for (const drawn of figure.querySelectorAll(".posym-drawing > svg, .posym-live-plane")) {
     const copy = drawn.cloneNode(true), [from, to] = [drawn, copy].map((root) => [...root.querySelectorAll("*")]);
     from.forEach((one, index) => (to[index].removeAttribute("class"), to[index].setAttribute("style", looks(one, LOOKS))));
     for (const [key, value] of Object.entries(place(drawn))) copy.setAttribute(key, value);
@@ -166,20 +166,26 @@ export const addDrawings = ({ add, keep }, svg, csv) => {
   add("CSV", "Save the numbers that are shown", () => keep("csv", "text/csv", csv()));
 };
 
+// A field of any text in the address, beside sliders.
+export const fieldOf = (name) => ({ name, keys: { includes: () => true } });
+
+// Copies the address of a figure whose state `named()` tells.
+export const addLink = ({ add }, figure, named) =>
+  linkable(figure) && add("Link", "Copy the address of this figure as it stands", async () => {
+    const address = `${location.href.split("#")[0]}#${written(figure.dataset.name, named())}`;
+    history.replaceState(history.state, "", address);
+    try {
+      await navigator.clipboard.writeText(address);
+      return "The link is copied, and stands in the address bar.";
+    } catch {
+      return "The link stands in the address bar.";
+    }
+  });
+
 // The fold of a slider figure, with all that can be kept of it.
 export const addTools = (figure, model, { name, sliders, settled, panels }) => {
   const tools = keepFold(figure, name), { add, keep, said } = tools;
-  if (!model.send && sliders.length && linkable(figure))
-    add("Link", "Copy the address of this figure as it stands", async () => {
-      const address = `${location.href.split("#")[0]}#${written(figure.dataset.name, settled())}`;
-      history.replaceState(history.state, "", address);
-      try {
-        await navigator.clipboard.writeText(address);
-        return "The link is copied, and stands in the address bar.";
-      } catch {
-        return "The link stands in the address bar.";
-      }
-    });
+  if (!model.send && sliders.length) addLink(tools, figure, settled);
   const rows = () => panels().flatMap(([panel, at]) => ROWS[panel.kind](panel, at).map((row) => [panel.title, ...row]));
   addDrawings(tools, () => (settled(), svgOf(figure)), () => csvOf(settled(), rows()));
   let late = 0;

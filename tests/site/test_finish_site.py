@@ -168,7 +168,7 @@ def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_a
         '<meta property="og:site_name" content="Where and What"/>',
         '<link rel="canonical" href="https://ann.github.io/heads/book/scores.html"/>',
         '<meta property="og:url" content="https://ann.github.io/heads/book/scores.html"/>',
-        '<meta property="og:image" content="https://ann.github.io/heads/_static/heads.png"/>',
+        '<meta property="og:image" content="https://ann.github.io/heads/_static/heads.gif"/>',
         '<meta name="citation_title" content="Scores"/>',
         '<meta name="citation_inbook_title" content="Where and What"/>',
         '<meta name="citation_author" content="The &quot;posym&quot; authors"/>',

@@ -20,12 +20,15 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import axes
 import build_book
+import numpy as np
 import pytest
+import readme_picture
 from address import repository_address
 from axe import RULES, violations
 from bs4 import BeautifulSoup, Tag
 from finish_site import site_address
 from fontTools.ttLib import TTFont
+from PIL import Image
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
 from posym_core.encodings import ENCODINGS
@@ -110,6 +113,18 @@ def is_external(address: str) -> bool:
 
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["assets", "links"])
+def test_the_picture_of_the_readme_is_the_slider_of_the_front_page(site: Path) -> None:
+    figure = readme_picture.read_figure(site / FIRST_CHAPTER)
+    places = readme_picture.list_places(figure)
+    with Image.open(readme_picture.PICTURE) as image:
+        assert image.n_frames == len(places)
+        for at, drawn in zip((0, -1), readme_picture.draw_frames(figure, [places[0], places[-1]]), strict=True):
+            image.seek(at % image.n_frames)
+            kept = np.asarray(image.convert("RGB"), dtype=float)
+            # Fonts and edges may differ a little between versions.
+            assert np.abs(np.asarray(drawn, dtype=float) - kept).mean() < 3, "run tools/readme_picture.py"
+
+
 @pytest.mark.parametrize("name", PAGES or [None])
 def test_addresses_within_the_site_resolve(site: Path, name: str, loaded: bool) -> None:
     broken = []

@@ -1,6 +1,6 @@
 // Drives the trainer: reads the controls, lets a Worker train, draws what it reports.
 import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "../../../posym_figures/static/core.js";
-import { addDrawings, csvOf, keepFold, svgOf } from "../../../posym_figures/static/keep.js";
+import { addDrawings, addLink, addressOf, csvOf, fieldOf, keepFold, svgOf } from "../../../posym_figures/static/keep.js";
 import { arrowPlane, chart, rowsOf } from "./charts.js";
 
 const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from pi to here, evenly on a logarithmic scale
@@ -232,17 +232,26 @@ function start(figure, data) {
     controls.angle.value = angleAt(Number(controls.turn.value));
     showTurn();
     drawSoon(...chosen);
+    settle();
   });
-  for (const name of ["task", "angle", "angle2", "length", "seed"])
-    controls[name].addEventListener("input", () => {
-      if (name === "angle") placeSlider();
-      const { message = "", wrong } = read(controls, data.lengths, data.names);
-      complain(message, wrong);
-      drawSoon(...chosen);
-    });
+  const fields = ["task", "angle", "angle2", "length", "seed"];
+  const look = () => {
+    placeSlider();
+    const { message = "", wrong } = read(controls, data.lengths, data.names);
+    complain(message, wrong);
+    drawSoon(...chosen);
+  };
+  for (const name of fields) controls[name].addEventListener("input", () => (look(), settle()));
 
   placeSlider();
   all.forEach((part) => part());
+  const named = () => Object.fromEntries(fields.map((name) => [name, controls[name].value]));
+  const put = (state) => {
+    for (const [name, text] of Object.entries(state))
+      if (name !== "task" || text in data.names) controls[name].value = text;
+    look();
+  };
+  const settle = addressOf(figure, "trained-head", { sliders: fields.map(fieldOf), named, put });
 
   // ---- what a reader keeps ---------------------------------------------------------------------------------------------
   const titleOf = (part) => part.closest(".posym-panel").querySelector(".posym-title").textContent;
@@ -253,15 +262,10 @@ function start(figure, data) {
       [["keys", keys], ["queries", queries]].flatMap(([kind, points]) => points.map((point) => [titleOf(box.planes), `${kind}, ${title}`, ...point])));
     return csvOf({ task: data.names[task], angles: angles.map(radians).join(" and "), positions: length, seed }, [...charts, ...arrows]);
   };
-  addDrawings(keepFold(figure, "trained-head"), () => svgOf(figure), numbers);
+  const fold = keepFold(figure, "trained-head");
+  addLink(fold, figure, named);
+  addDrawings(fold, () => svgOf(figure), numbers);
 
-  // The first run begins by itself when the figure is reached, unless the reader wants things still.
-  if (!matchMedia("(prefers-reduced-motion: reduce)").matches)
-    new IntersectionObserver((seen, watch) => {
-      if (!seen.some((one) => one.isIntersecting)) return;
-      watch.disconnect();
-      if (!now) train();
-    }, { threshold: 0.5 }).observe(box.grid);
   let width = figure.clientWidth;
   new ResizeObserver(() => figure.clientWidth !== width && ((width = figure.clientWidth), drawSoon(...all))).observe(figure);
   const watcher = new MutationObserver(() => drawSoon(drawPlanes, drawPlanesBefore));

@@ -1,6 +1,7 @@
 // Drives the models of several hops: reads a sequence, lets a Worker ask the model, draws whom its tokens look at.
 // Weights come in parcels: from the figure itself, from beside its page or, to a widget, from the kernel.
 import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, tenth, ticks, whenFontsChange, write } from "../../../posym_figures/static/core.js";
+import { addDrawings, addLink, addressOf, csvOf, fieldOf, keepFold, svgOf } from "../../../posym_figures/static/keep.js";
 import { drawFront, drawSequence, follow, parse } from "./hop_tasks.js";
 
 const SHOWN = 0.1, STRONG = 0.3; // weights from which an arc of the path, and one of any other token, is drawn
@@ -60,7 +61,7 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
   };
   const put = (tokens, { keep = false, write: written = true } = {}) => {
     if (state.tokens && !keep) (state.history = [...(state.history || []), state.tokens].slice(-50)), (state.before = state.attention && { tokens: state.tokens, attention: state.attention });
-    (state.tokens = tokens), (state.picked = null), (state.attention = null);
+    (state.tokens = tokens), (state.picked = state.swapped = null), (state.attention = null);
     if (written) controls.sequence.value = tokens.map(nameOf).join(" ");
     complain("");
     show();
@@ -221,7 +222,9 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
     const { path, answer, reason } = follow(model().task, state.tokens);
     const here = loaded.has(controls.task.value);
     find(".posym-live-source").textContent = here ? "" : state.attention ? "(stored with this page: the model is not loaded)" : "(nothing: load the model)";
-    find(".posym-live-rule").textContent = answer === null ? `by the rules: no answer, since ${reason}` : `by the rules ${nameOf(answer)}, ${path.length - 1} ${path.length === 2 ? "hop" : "hops"} away`;
+    const ruled = answer === null ? `by the rules: no answer, since ${reason}` : `by the rules ${nameOf(answer)}, ${path.length - 1} ${path.length === 2 ? "hop" : "hops"} away`;
+    const aside = state.swapped && !state.swapped.some((place) => path.includes(place));
+    find(".posym-live-rule").textContent = `${ruled}${aside ? "; neither of the swapped tokens is on the path" : ""}`;
     drawTokens(path);
     drawRule(path);
     rows.forEach((box, layer) => drawLayer(box, layer, path));
@@ -277,10 +280,35 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
     [tokens[picked], tokens[place]] = [tokens[place], tokens[picked]];
     put(tokens);
     forgetFront();
+    state.swapped = [picked, place];
     show();
+    settle();
   });
 
   begin();
+
+  // ---- what a reader keeps ---------------------------------------------------------------------------------------------
+  const silent = () => heads.filter((head) => head.getAttribute("aria-pressed") === "true").map((head) => head.value).join(" ");
+  const named = () => ({ task: controls.task.value, sequence: state.tokens.map(nameOf).join(" "), stretch: controls.stretch.value, off: silent() });
+  const take = ({ task, sequence, stretch: factor, off }) => {
+    if (task in data.models) controls.task.value = task;
+    if (factor !== undefined) controls.stretch.value = factor;
+    if (off !== undefined) heads.forEach((head) => head.setAttribute("aria-pressed", String(off.split(" ").includes(head.value))));
+    begin();
+    if (sequence === undefined || sequence === named().sequence) return;
+    const { tokens, message } = parse(model().task, sequence, data.longest);
+    message ? complain(message) : (put(tokens), forgetFront(), show());
+  };
+  const settle = addressOf(figure, "hops", { sliders: ["task", "sequence", "stretch", "off"].map(fieldOf), named, put: take });
+  for (const kind of ["input", "click"]) figure.addEventListener(kind, ({ target }) => target.closest(".posym-live-form, [name=head]") && settle());
+  const numbers = () => {
+    const count = state.tokens.length, arcs = (state.attention || []).flatMap((weights, layer) =>
+      rangeOf(count).slice(1).map((from) => [`layer ${layer}: looks at`, `${nameOf(state.tokens[from])} at ${from}`, ...target(weights, count, from)]));
+    return [...arcs, ...(state.attention ? state.best : []).map(([token, odds]) => ["the answer", nameOf(token), "", odds])];
+  };
+  const fold = keepFold(figure, "hops");
+  addLink(fold, figure, named);
+  addDrawings(fold, () => svgOf(figure), () => csvOf(named(), numbers()));
   let width = figure.clientWidth;
   new ResizeObserver(() => figure.clientWidth !== width && ((width = figure.clientWidth), show())).observe(figure);
   whenFontsChange(() => (forget(), show()));

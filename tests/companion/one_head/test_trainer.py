@@ -303,15 +303,38 @@ def test_before_any_run_the_stored_ones_are_shown(browser, tmp_path):
         page.wait_for_function("document.querySelector('[data-part=places]').textContent.includes('Press Train.')")
 
 
-def test_the_first_run_begins_when_the_figure_is_seen(browser, tmp_path):
+def test_nothing_is_trained_before_it_is_asked_for(browser, tmp_path):
     with opened(browser, make(), tmp_path, reduced_motion="no-preference") as page:
-        ended(page)
-        page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 1")
-        assert "Press Train." not in drawing(page, "loss") + drawing(page, "attention")
-        assert page.locator(".posym-live-table tbody tr").count() == 1
-    with opened(browser, make(), tmp_path) as page:
         page.wait_for_timeout(300)
         assert value(page, "step") == "0"
+        assert "Press Train." in drawing(page, "loss")
+        train(page)
+        ended(page)
+        page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 1")
+
+
+def test_the_address_has_the_fields_and_gives_them_back(browser, tmp_path):
+    fields = ("task", "angle", "angle2", "length", "seed")
+    with opened(browser, make(), tmp_path) as page:
+        page.select_option("[name=task]", "induction")
+        for name, text in zip(fields[1:], ("0.02", "0", "12", "7"), strict=True):
+            page.fill(f"[name={name}]", text)
+        page.locator("[name=turn]").press("ArrowRight")
+        page.wait_for_function("location.hash !== ''")
+        page.wait_for_timeout(200)
+        address = page.evaluate("location.hash")
+        said = {name: page.locator(f"[name={name}]").input_value() for name in (*fields, "turn")}
+    assert said["angle"] != "0.02"
+    with opened(browser, make(), tmp_path, address=address) as page:
+        assert {name: page.locator(f"[name={name}]").input_value() for name in said} == said
+        assert value(page, "step") == "0"
+        page.get_by_text("Keep this figure").click()
+        page.get_by_role("button", name="Link", exact=True).click()
+        page.wait_for_function("document.querySelector('.posym-said').textContent.includes('address bar')")
+        assert page.evaluate("location.hash") == address
+    with opened(browser, make(), tmp_path, address="#trained-head:task=sort&length=900") as page:
+        assert page.locator("[name=task]").input_value() == "index"
+        assert "The number of positions must be" in page.locator("[role=alert]").text_content()
 
 
 @pytest.mark.parametrize(("task", "chance"), [("index", 1 / 32), ("retrieval", 1 / 8), ("induction", 1 / 8)])

@@ -306,6 +306,40 @@ def test_every_control_asks_anew(browser, tmp_path):
         assert "switched off" in page.locator("[data-layer='0']").get_attribute("aria-label")
 
 
+def test_swaps_off_the_path_say_so_and_what_is_set_can_be_kept(browser, tmp_path):
+    with opened(browser, make(), tmp_path) as page:
+        page.click("button[name=load]")
+        answer(page)
+        tokens = page.locator(".posym-hop-tokens button")
+        framed = tokens.evaluate_all("all => all.map((one) => one.className !== '')")
+        off, on = ([place for place, on in enumerate(framed) if on == which] for which in (False, True))
+        rule = page.locator(".posym-live-rule")
+        for pair, said in ((off[:2], True), ((off[0], on[0]), False)):
+            for place in pair:
+                tokens.nth(place).click()
+            assert ("neither of the swapped tokens is on the path" in rule.text_content()) == said
+        page.locator("button[name=head]").last.click()
+        page.locator("input[name=stretch]").press("ArrowRight")
+        answer(page)
+        sequence = page.locator("input[name=sequence]").input_value()
+        page.wait_for_function("location.hash.includes('off=1')")
+        page.wait_for_timeout(200)
+        address = page.evaluate("location.hash")
+        page.get_by_text("Keep this figure").click()
+        for name in ("CSV", "SVG"):
+            with page.expect_download() as got:
+                page.get_by_role("button", name=name, exact=True).click()
+            got.value.save_as(tmp_path / name)
+        assert "layer 1: looks at" in (tmp_path / "CSV").read_text("utf-8")
+        assert (tmp_path / "SVG").read_text("utf-8").count("<svg") > 4
+    with opened(browser, make(), tmp_path, address=address) as page:
+        assert page.locator("input[name=sequence]").input_value() == sequence
+        assert page.locator("input[name=stretch]").input_value() == "21"
+        assert page.locator("button[name=head]").last.get_attribute("aria-pressed") == "true"
+    with opened(browser, make(), tmp_path, address="#hops:task=sort&sequence=nothing") as page:
+        assert "“nothing” is no token of this task" in page.locator("[role=alert]").text_content()
+
+
 def test_a_kernel_sends_the_parcels_that_a_widget_asks_for(monkeypatch):
     class Shell:
         kernel = object()
@@ -330,7 +364,7 @@ def test_a_widget_whose_kernel_is_gone_says_so_instead_of_loading_for_ever(brows
     markup = make(address="parcels").widget().markup
     front_end = f"window.heard = new Set(); const model = {{ get: () => {json.dumps(markup)}, send: () => {{}}, "
     front_end += "on: (_, hear) => heard.add(hear), off: (_, hear) => heard.delete(hear) };"
-    text = join_module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js") + front_end
+    text = join_module("core.js", "keep.js", STATIC / "hop_tasks.js", STATIC / "hops.js") + front_end
     text += "render({ model, el: document.body });"
     with opened(browser, Figure(html="", text=""), tmp_path) as page:
         page.clock.install()
