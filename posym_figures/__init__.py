@@ -5,6 +5,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from posym_figures._controls import Choice, Slider
     from posym_figures._explorer import (
         ARRAYS,
         ExplorerFigure,
@@ -15,94 +16,45 @@ if TYPE_CHECKING:
         select_layers,
     )
     from posym_figures._frames import require_shape
+    from posym_figures._guess import Guess
     from posym_figures._live import AskingWidget
     from posym_figures._pages import (
         Figure,
         LiveFigure,
         join_module,
         join_scripts,
-        make_missing_widget_error,
         render_page,
         require_texts,
         write_plain_maths,
     )
-    from posym_figures._sliders import (
-        Bars,
-        Choice,
-        Heatmap,
-        Lines,
-        Points,
-        Readout,
-        Slider,
-        SliderFigure,
-        slider_figure,
-    )
+    from posym_figures._panels import Heatmap, Points, Readout
+    from posym_figures._series import Bars, Lines
+    from posym_figures._sliders import SliderFigure, slider_figure
     from posym_figures._style import INK, PALETTE, STYLE, WIDTH, apply_style, draw_note, draw_points, say_undefined
 
 __all__ = [
-    "ARRAYS",
-    "INK",
-    "PALETTE",
-    "STYLE",
-    "WIDTH",
-    "AskingWidget",
-    "Bars",
-    "Choice",
-    "ExplorerFigure",
-    "Figure",
-    "HeadInput",
-    "Heatmap",
-    "Lines",
-    "LiveFigure",
-    "Points",
-    "Readout",
-    "Slider",
-    "SliderFigure",
-    "apply_style",
-    "count_packed_bytes",
-    "draw_note",
-    "draw_points",
-    "format_tau",
-    "head_explorer",
-    "join_module",
-    "join_scripts",
-    "make_missing_widget_error",
-    "render_page",
-    "require_shape",
-    "require_texts",
-    "say_undefined",
-    "select_layers",
-    "slider_figure",
+    "ARRAYS", "INK", "PALETTE", "STYLE", "WIDTH", "AskingWidget", "Bars", "Choice", "ExplorerFigure", "Figure", "Guess",
+    "HeadInput", "Heatmap", "Lines", "LiveFigure", "Points", "Readout", "Slider", "SliderFigure", "apply_style",
+    "count_packed_bytes", "draw_note", "draw_points", "format_tau", "head_explorer", "join_module", "join_scripts",
+    "render_page", "require_shape", "require_texts", "say_undefined", "select_layers", "slider_figure",
     "write_plain_maths",
-]
+]  # fmt: skip
 
-# Where names are imported from when they are first asked for: what styles static plots needs Matplotlib, which figures
-# with sliders do without.
+# Where names are imported from when they are first asked for: figures with sliders do without Matplotlib.
 _HOMES = {
-    "_explorer": (
-        "ARRAYS",
-        "ExplorerFigure",
-        "HeadInput",
-        "count_packed_bytes",
-        "format_tau",
-        "head_explorer",
-        "select_layers",
-    ),
+    "_controls": ("Choice", "Slider"),
+    "_explorer": ("ARRAYS", "ExplorerFigure", "HeadInput", "count_packed_bytes", "format_tau", "head_explorer",
+                  "select_layers"),
     "_frames": ("require_shape",),
+    "_guess": ("Guess",),
     "_live": ("AskingWidget",),
-    "_pages": (
-        "Figure",
-        "LiveFigure",
-        "join_module",
-        "join_scripts",
-        "make_missing_widget_error",
-        "render_page",
-        "require_texts",
-        "write_plain_maths",
-    ),
-    "_sliders": ("Bars", "Choice", "Heatmap", "Lines", "Points", "Readout", "Slider", "SliderFigure", "slider_figure"),
+    "_pages": ("Figure", "LiveFigure", "join_module", "join_scripts", "render_page", "require_texts",
+               "write_plain_maths"),
+    "_panels": ("Heatmap", "Points", "Readout"),
+    "_series": ("Bars", "Lines"),
+    "_sliders": ("SliderFigure", "slider_figure"),
     "_style": ("INK", "PALETTE", "STYLE", "WIDTH", "apply_style", "draw_note", "draw_points", "say_undefined"),
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

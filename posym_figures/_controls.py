@@ -10,9 +10,6 @@ import numpy as np
 
 from posym_figures._frames import Format, format_value, is_number
 
-NAMED_AT_MOST = 12
-"""Of so many settings at most an error names all."""
-
 
 @dataclass(frozen=True, eq=False)
 class Slider:
@@ -89,7 +86,7 @@ class Slider:
         for known in (settings, self.texts):
             if value in known:
                 return settings[known.index(value)]
-        names = f". They are {', '.join(map(repr, settings))}" if len(settings) <= NAMED_AT_MOST else ""
+        names = f". They are {', '.join(map(repr, settings))}" if len(settings) <= 12 else ""
         raise ValueError(f"{what} must be one of its {len(settings)} values; got {value!r}{names}")
 
     def place(self, value: Any) -> int:

@@ -20,19 +20,10 @@ import numpy as np
 
 from posym_figures._controls import Slider
 from posym_figures._frames import format_value, read_array, require_shape
-from posym_figures._pages import (
-    SUPERSCRIPTS,
-    LiveFigure,
-    join_module,
-    make_missing_widget_error,
-    render_page,
-    require_texts,
-)
+from posym_figures._pages import SUPERSCRIPTS, LiveFigure, join_module, render_page, require_texts
 
 if TYPE_CHECKING:
     from posym_figures._live import AskingWidget
-
-__all__ = ["ARRAYS", "ExplorerFigure", "HeadInput", "head_explorer"]
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of numbers that an explorer may carry on a page with others."""
@@ -125,15 +116,9 @@ class ExplorerFigure(LiveFigure):
             return {"error": f"{error}"}
 
     def widget(self) -> AskingWidget:
-        """A new widget of this figure, with a field for prompts if there is something to ask.
+        """A new widget of this figure, with a field for prompts if there is something to ask."""
+        from posym_figures._live import AskingWidget
 
-        Raises:
-            ImportError: if anywidget is not installed.
-        """
-        try:
-            from posym_figures._live import AskingWidget
-        except ModuleNotFoundError as error:
-            raise make_missing_widget_error(error) from error
         return AskingWidget(self.markup(), join_module("core.js", "explorer.js"), self.answer)
 
 
@@ -174,9 +159,6 @@ def head_explorer(
         ask: makes the explorer of a prompt that a reader types beside a kernel, see :class:`ExplorerFigure`.
         typed: what stands in the field for it at first.
         limit: bytes of packed numbers that it may carry.
-
-    Returns:
-        A figure that displays itself.
 
     Raises:
         ValueError: if shapes do not fit each other, numbers are out of range, names are no names or repeat, texts are

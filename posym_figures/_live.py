@@ -8,28 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import anywidget
 import numpy as np
-import traitlets
 
 from posym_figures._computed import compute_results, find_stored_frames, pack_frame, require_agreement
-from posym_figures._pages import join_module
+from posym_figures._pages import SCRIPTS, join_module
+
+try:
+    import anywidget
+    import traitlets
+except ModuleNotFoundError as error:
+    missing = f"a live figure needs anywidget, but {error.name} is not installed"
+    raise ImportError(f"{missing}; install posym-core[chapters]") from error
 
 
 class FigureWidget(anywidget.AnyWidget):
-    """A slider figure that takes any value between the ends of its sliders.
+    """A :class:`posym_figures.SliderFigure` that takes any value between the ends of its sliders.
 
     Attributes:
         values: slider name -> value. Assigning computes the figure anew before it returns; names that are left out keep
             theirs. If the function raises, the assignment does, and the figure stays as it was and shows the error.
         arrays: what the function returned for these values, an array for each panel.
         error: what went wrong with the last values that were asked for, or nothing.
-
-    Args:
-        figure: the :class:`posym_figures.SliderFigure` to show.
     """
 
-    _esm = join_module("core.js", "drawings.js", "keep.js", "figure.js")
+    _esm = join_module(*SCRIPTS)
 
     values = traitlets.Dict()
     error = traitlets.Unicode().tag(sync=True)

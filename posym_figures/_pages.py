@@ -21,6 +21,8 @@ STATIC = "POSYM_STATIC"
 """Environment variable: where it is set, figures show themselves without a kernel, as on built pages."""
 # What a script of static/ takes from and gives to its siblings: they stand in one closure on a page.
 HERE = Path(__file__).with_name("static")
+SCRIPTS = ("core.js", "drawings.js", "keep.js", "guess.js", "figure.js")
+"""Of a slider figure, on a page and beside a kernel."""
 MODULE_WORDS = re.compile(r"^(?:import [^;]*;\n|export (?!default ))", re.MULTILINE)
 DEFAULT = re.compile(r"^export default ", re.MULTILINE)
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -60,7 +62,7 @@ class Figure:
         return ALONE.format(title=title, figure=CAPTION.sub(lambda found: write_plain_maths(found[0]), self.html))
 
     def save(self, path: str | Path) -> Path:
-        """Write :meth:`render_page` to a file, whole or not at all, and return where it is."""
+        """Write :meth:`page` to a file, whole or not at all, and return where it is."""
         path = Path(path)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -81,7 +83,7 @@ class LiveFigure(Figure, ABC):
 
     @abstractmethod
     def widget(self) -> Any:
-        """A new widget of this figure."""
+        """A new widget of this figure; an ImportError where anywidget is not installed."""
 
     def markup(self) -> str:
         """The figure without its script; nothing sets formulas in a widget."""
@@ -108,12 +110,6 @@ def _kernel_runs() -> bool:
     if STATIC in os.environ or "IPython" not in sys.modules:
         return False
     return hasattr(sys.modules["IPython"].get_ipython(), "kernel")
-
-
-def make_missing_widget_error(error: ModuleNotFoundError) -> ImportError:
-    """What to say where a widget is asked for and cannot be had."""
-    missing = f"a live figure needs anywidget, but {error.name} is not installed"
-    return ImportError(f"{missing}; install posym-core[chapters]")
 
 
 def _read_static(name: str | Path) -> str:

@@ -6,6 +6,7 @@ a built page, in JupyterLab, Colab and VS Code, with no network. Where a kernel 
 behind its frames, ``compute``, the same drawing takes any value between the ends of a slider.
 
 >>> import numpy as np
+>>> from posym_figures import Lines
 >>> tokens = np.arange(8)
 >>> angle = Slider("angle", "Angle θ", [0.1, 0.5, 1.0], format=".1f")
 >>> curve = Lines("cos(θt)", tokens)
@@ -22,26 +23,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from posym_figures._computed import Compute, fill_panels, list_panel_sliders, require_callable
-from posym_figures._controls import Choice, Slider
-from posym_figures._pages import LiveFigure, make_missing_widget_error, render_page, require_texts, write_plain_maths
-from posym_figures._panels import Heatmap, Panel, Points, Readout
-from posym_figures._series import Bars, Lines
+from posym_figures._controls import Slider
+from posym_figures._guess import Guess
+from posym_figures._pages import SCRIPTS, LiveFigure, render_page, require_texts, write_plain_maths
+from posym_figures._panels import Panel
 
 if TYPE_CHECKING:
     from posym_figures._live import FigureWidget
-
-__all__ = [
-    "Bars",
-    "Choice",
-    "Heatmap",
-    "Lines",
-    "Panel",
-    "Points",
-    "Readout",
-    "Slider",
-    "SliderFigure",
-    "slider_figure",
-]
 
 PAGE_WIDTH = 34.0
 """Width in rem that panels side by side share on a page of ordinary width, without the gaps between them."""
@@ -77,13 +65,10 @@ class SliderFigure(LiveFigure):
         Without ``compute`` it knows the settings only, and goes to the nearest one.
 
         Raises:
-            ImportError: if anywidget is not installed.
             ValueError: if the frames are not what ``compute`` returns at the start.
         """
-        try:
-            from posym_figures._live import FigureWidget
-        except ModuleNotFoundError as error:
-            raise make_missing_widget_error(error) from error
+        from posym_figures._live import FigureWidget
+
         return FigureWidget(self)
 
 
@@ -94,6 +79,7 @@ def slider_figure(
     caption: str,
     alt: str,
     compute: Compute | None = None,
+    guess: Guess | None = None,
     columns: int = 2,
     digits: int = 4,
 ) -> SliderFigure:
@@ -108,6 +94,7 @@ def slider_figure(
             array for each panel, shaped like one of its frames; or field -> value where more than the frames moves
             (``{"frames": ..., "marker": ...}``), label -> value for a readout, None for a panel that stays. Panels
             without frames get them from it, over the grid of settings. In a kernel it is called for values between.
+        guess: what the reader is asked before the figure shows.
         columns: how many panels or columns of panels fit beside each other on a page of ordinary width.
         digits: significant digits of the numbers sent to the page.
 
@@ -126,8 +113,9 @@ def slider_figure(
     if len(set(names)) < len(names):
         raise ValueError(f"slider names must differ, since panels name them in over; got {', '.join(names)}")
     require_texts(caption=caption, alt=alt)
-    for panel in flat:
-        _require_known(list_panel_sliders(panel, sliders), names)
+    if unknown := [name for panel in flat for name in list_panel_sliders(panel, sliders) if name not in names]:
+        known = ", ".join(map(repr, names)) or "none"
+        raise ValueError(f"over must name sliders of the figure ({known}); got {unknown[0]!r}")
     if compute is not None:
         require_callable(compute, sliders)
     drawn = fill_panels(flat, sliders, compute)
@@ -138,6 +126,7 @@ def slider_figure(
         "sliders": [{"name": slider.name, "numeric": slider.numeric, "whole": slider.whole, "keys": slider.keys}
                     for slider in sliders],
         "panels": [_payload(panel, sliders, digits) for panel in drawn],
+        **({"guess": guess.data()} if guess else {}),
     }  # fmt: skip
     html = render_page(
         "figure.html.j2",
@@ -145,10 +134,11 @@ def slider_figure(
         limit=PAYLOAD_LIMIT,
         too_much="the frames take {size:.1f} MB, but a figure may carry {limit:.1f} MB; use fewer slider settings "
         "or cells, let each panel depend on fewer sliders with over=(...), or pass a smaller digits",
-        scripts=("core.js", "drawings.js", "keep.js", "figure.js", "page.js"),
+        scripts=(*SCRIPTS, "page.js"),
         styles=("figure.css",),
         stacks=stacks,
         sliders=sliders,
+        guess=guess,
         least=f"{PAGE_WIDTH / columns:.4g}",
         caption=caption,
         alt=alt,
@@ -162,13 +152,6 @@ def slider_figure(
         digits=digits,
         compute=compute,
     )
-
-
-def _require_known(over: Sequence[str], names: Sequence[str]) -> None:
-    for name in over:
-        if name not in names:
-            known = ", ".join(map(repr, names)) or "none"
-            raise ValueError(f"over must name sliders of the figure ({known}); got {name!r}")
 
 
 def _anchor(title: str) -> str:

@@ -22,11 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from posym_figures._frames import (
-    UNDEFINED,
-    find_limits,
-    read_limits,
-)
+from posym_figures._frames import UNDEFINED, find_limits, read_limits
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a98cf", "#c08400", "#8c959f")
 """Okabe and Ito's colours in the order of ``COLOURS``, the lightest ones darkened."""

@@ -202,8 +202,7 @@ def bars(
             ax.vlines(at, *one.ends, color=INK, linewidth=1.3)
         for spot in at[np.isnan(one.values)]:
             ax.text(spot, 0, f" {UNDEFINED}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
-    if reference is not None:
-        _draw_level(ax, reference, reference_label)
+    _draw_level(ax, reference, reference_label)
     ax.set_xticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="x", length=0)
     ax.set(xlabel=x_label, ylabel=y_label)
@@ -275,8 +274,7 @@ def curve(
     ax.set(xscale="log" if x_log else "linear", yscale="log" if y_log else "linear")
     for one in rows:
         draw_line(ax, x, one, dots=dots)
-    if reference is not None:
-        _draw_level(ax, reference, reference_label)
+    _draw_level(ax, reference, reference_label)
     if y_limits is not None:
         ax.set_ylim(*read_limits("y_limits", y_limits))
     ax.set(xlabel=x_label, ylabel=y_label, title=title)
@@ -314,7 +312,8 @@ def _draw_legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
     ax.set_title(title, pad=26 if any(names) else None)
 
 
-def _draw_level(ax: Axes, value: float, label: str) -> None:
-    """A dashed line at a value to compare with, named at its left end."""
-    ax.axhline(value, **DASHED)
-    draw_note(ax, label, (0, value), (3, 3), xycoords=("axes fraction", "data"))
+def _draw_level(ax: Axes, value: float | None, label: str) -> None:
+    """A dashed line at a value to compare with, if there is one, named at its left end."""
+    if value is not None:
+        ax.axhline(value, **DASHED)
+        draw_note(ax, label, (0, value), (3, 3), xycoords=("axes fraction", "data"))

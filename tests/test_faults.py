@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 from test_site import BROWSER_OPTIONS, chromium, dead_sliders
 
-from posym_figures._sliders import Lines, Slider, slider_figure
+from posym_figures import Lines, Slider, slider_figure
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = """\

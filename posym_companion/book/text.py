@@ -67,7 +67,7 @@ class Table:
     def _written(self, cell: object) -> str:
         single = isinstance(cell, torch.Tensor | np.ndarray) and not cell.shape
         fraction = single or isinstance(cell, float | np.floating)
-        return (format(cell, self.form) if fraction else str(cell)).replace("|", r"\|")
+        return (_write(cell, self.form) if fraction else str(cell)).replace("|", r"\|")
 
     def __str__(self) -> str:
         rule = "|".join(RULES[letter] for letter in self.align)
@@ -110,14 +110,20 @@ def number(value: Estimate | Estimates | Mapping[str, Any] | float | str, form: 
 
     Whole numbers and texts stay as they are. Of :class:`~posym_core.metrics.Estimates` there is one.
 
-    >>> number({"value": 0.5, "interval": [0.25, 0.75]})
-    '0.50 [0.25, 0.75]'
+    >>> number({"value": 0.5, "interval": [-0.001, 0.75]})
+    '0.50 [0.00, 0.75]'
     """
     if isinstance(value, Mapping):
-        return "{} [{}, {}]".format(*(format(x, form) for x in (value["value"], *value["interval"])))
+        return "{} [{}, {}]".format(*(_write(x, form) for x in (value["value"], *value["interval"])))
     if isinstance(value, Estimate | Estimates):
-        return "{} [{}, {}]".format(*(format(x, form) for x in (value.value, value.low, value.high)))
-    return str(value) if isinstance(value, str | Integral) else format(value, form)
+        return "{} [{}, {}]".format(*(_write(x, form) for x in (value.value, value.low, value.high)))
+    return str(value) if isinstance(value, str | Integral) else _write(value, form)
+
+
+def _write(value: Any, form: str) -> str:
+    """A fraction in a format; what rounds to 0 has no sign."""
+    sign = "+" * form.startswith("+")
+    return format(value, f"{sign}z{form.removeprefix(sign)}")
 
 
 def span(values: Any, form: str = ".2f") -> str:
@@ -126,5 +132,5 @@ def span(values: Any, form: str = ".2f") -> str:
     >>> span([3.0, 1.0, 2.0], ".0f")
     '1 to 3'
     """
-    low, high = (format(end, form) for end in (np.min(values), np.max(values)))
+    low, high = (_write(end, form) for end in (np.min(values), np.max(values)))
     return low if low == high else f"{low} to {high}"

@@ -25,7 +25,6 @@ from posym_figures import (
     LiveFigure,
     join_module,
     join_scripts,
-    make_missing_widget_error,
     render_page,
     require_shape,
     require_texts,
@@ -164,10 +163,8 @@ class HopsFigure(LiveFigure):
         Raises:
             ImportError: if anywidget is not installed.
         """
-        try:
-            from posym_figures import AskingWidget
-        except ModuleNotFoundError as error:
-            raise make_missing_widget_error(error) from error
+        from posym_figures import AskingWidget
+
         script = join_module("core.js", "keep.js", STATIC / "hop_tasks.js", STATIC / "hops.js")
         return AskingWidget(self.markup(), script, self.answer)
 

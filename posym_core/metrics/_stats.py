@@ -30,7 +30,7 @@ class Estimate:
     method: str = ""
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:z.2f} [{self.low:z.2f}, {self.high:z.2f}]"
 
     def excludes(self, number: float) -> bool:
         """Return whether ``number`` lies outside the interval; bounds that are NaN exclude nothing."""

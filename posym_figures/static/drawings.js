@@ -6,6 +6,13 @@ import {
 const strideOf = (least) => [1, 2, 5, 10, 20, 50, 100].find((stride) => stride >= least) || Math.ceil(least);
 const shorter = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
 
+// A text in lines that fit a width, broken between words.
+const broken = (text, width, measure) =>
+  text.split(" ").reduce((lines, word) => {
+    const longer = lines.length ? `${lines[lines.length - 1]} ${word}` : word;
+    return lines.length && measure(longer) <= width ? [...lines.slice(0, -1), longer] : [...lines, word];
+  }, []);
+
 // Labels beside curve ends: pushed apart so that none covers another.
 const spread = (places, gap, low, high) => {
   const order = places.map((place, index) => ({ place: clamp(place, low, high), index })).sort((a, b) => a.place - b.place);
@@ -246,7 +253,10 @@ function bars(panel, at, pen) {
   const { svg, measure } = pen, count = panel.bars, number = panel.series.length;
   const values = at(panel.frames), labels = at(panel.labels), lower = at(panel.lower), upper = at(panel.upper);
   const top = panel.series.some(Boolean) ? legend(pen, panel.series, panel.colours, 0) : 0;
-  const area = plotArea(pen, panel, top + (panel.decimals === null ? 0 : 8), 6);
+  // Names of a few bars that are too long for one line take two or three.
+  const written = labels.map((text) => (count > 12 ? [text] : broken(text, (pen.width - 50) / count - 6, measure)));
+  const under = 14 * (Math.max(...written.map((lines) => lines.length), 1) - 1);
+  const area = plotArea({ ...pen, height: pen.height - under }, panel, top + (panel.decimals === null ? 0 : 8), 6);
   const { y } = axes(pen, panel, area, { baseAtZero: true });
   const slot = (area.right - area.left) / count, across = panel.stacked ? 1 : number;
   const width = Math.max(1, (slot * (count > 24 ? 0.86 : 0.7)) / across);
@@ -285,11 +295,11 @@ function bars(panel, at, pen) {
     });
   });
   const room = count <= 12 ? Math.max(4, Math.floor(slot / 6.5)) : 99;
-  const stride = strideOf((Math.max(0, ...labels.map((text) => measure(shorter(text, room)))) - 2) / slot);
-  labels.forEach((text, bar) => {
+  const stride = strideOf((Math.max(0, ...written.flat().map((text) => measure(shorter(text, room)))) - 2) / slot);
+  written.forEach((lines, bar) => {
     if (bar % stride) return;
-    const shown = shorter(text, room), x = area.left + slot * (bar + 0.5);
-    putText(svg, x, area.bottom + 17, shown, { look: `${highlight && highlight[0] === bar ? "posym-strong" : "posym-soft"}`, anchor: "middle" });
+    const look = highlight && highlight[0] === bar ? "posym-strong" : "posym-soft";
+    lines.forEach((text, line) => putText(svg, area.left + slot * (bar + 0.5), area.bottom + 17 + 14 * line, shorter(text, room), { look, anchor: "middle" }));
   });
   return (px, py) => {
     const bar = Math.floor((px - area.left) / slot);

@@ -2,6 +2,7 @@
 // beside a kernel also what Python last computed (`shown`), for values that may lie between the frames.
 import { canvas, clamp, element, fillTable, hover, ruler, schemeOf, showSetting, whenFontsChange, write } from "./core.js";
 import { KINDS } from "./drawings.js";
+import { askFirst } from "./guess.js";
 import { addressOf, addTools } from "./keep.js";
 
 // Places of a slider are whole at its settings; a number between two settings lies on the line between them.
@@ -26,7 +27,7 @@ function render({ model, el }) {
   if (live) el.innerHTML = model.get("markup");
   const figure = live ? el.querySelector("figure") : el;
   if (live) figure.dataset.lmSuppressShortcuts = "true"; // keys typed here are no commands of JupyterLab
-  const { name, sliders, panels } = model.get("data");
+  const { name, sliders, panels, guess } = model.get("data");
   const inputs = [...figure.querySelectorAll(".posym-sliders input, .posym-sliders select")];
   const boxes = [...figure.querySelectorAll(".posym-drawing")];
   const numbers = [], hits = [];
@@ -94,6 +95,7 @@ function render({ model, el }) {
   });
   boxes.forEach((box, place) => panels[place].kind === "readout" || hover(box, (x, y) => hits[place] && hits[place](x, y)));
   drawAll();
+  if (guess) askFirst(figure, guess);
 
   if (live) changed = asking(model, figure, { sliders, put, named, settled, isExact, hear: () => (shown = model.get("shown")) });
   else changed = addressOf(figure, name, { sliders, named, put });

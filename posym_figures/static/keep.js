@@ -3,7 +3,7 @@
 import { defined, element, everyLabel, linkable, node, rangeOf, tenth } from "./core.js";
 
 // ---- the address: #name:slider=value&slider=value;other-name:... ----------------------------------------------------
-const parts = () => location.hash.slice(1).split(";").filter((part) => part.includes(":"));
+const parts = (hash = location.hash) => hash.slice(1).split(";").filter((part) => part.includes(":"));
 const written = (name, state) =>
   `${name}:${Object.entries(state).map(([key, value]) => `${encodeURIComponent(key)}=${encodeURIComponent(value)}`).join("&")}`;
 
@@ -13,22 +13,20 @@ export const addressOf = (figure, name, { sliders, named, put }) => {
   Object.assign(figure.dataset, { title: name, name: twins ? `${name}-${twins + 1}` : name });
   if (!linkable(figure) || !sliders.length) return () => {};
   const own = figure.dataset.name, first = named();
-  const others = () => parts().filter((part) => !part.startsWith(`${own}:`));
+  const ours = (part) => part.startsWith(`${own}:`);
   let waiting = 0;
   const settle = () => {
     clearTimeout(waiting);
     waiting = 0;
     const state = named(), moved = sliders.some((slider) => state[slider.name] !== first[slider.name]);
-    const hash = [...others(), ...(moved ? [written(own, state)] : [])].join(";");
+    const hash = [...parts().filter((part) => !ours(part)), ...(moved ? [written(own, state)] : [])].join(";");
     try {
       history.replaceState(history.state, "", hash ? `#${hash}` : location.pathname + location.search);
     } catch {
       // A page without an address, such as a frame of its own, keeps its state to itself.
     }
   };
-  const follow = () => {
-    const part = parts().find((one) => one.startsWith(`${own}:`));
-    if (!part) return;
+  const take = (part) => {
     const given = new URLSearchParams(part.slice(own.length + 1)), state = {};
     for (const { name: key, keys, numeric } of sliders) {
       const text = given.get(key);
@@ -37,11 +35,29 @@ export const addressOf = (figure, name, { sliders, named, put }) => {
       if (numeric && text && defined(Number(text))) state[key] = keys.reduce(near);
       else if (keys.includes(text)) state[key] = text;
     }
+    delete figure.dataset.asks;
+    for (let fold = figure.closest("details"); fold; fold = fold.parentNode.closest("details")) fold.open = true;
     put(state);
-    const edge = figure.getBoundingClientRect();
-    const leads = parts()[0] === part && (edge.top < 0 || edge.top > window.innerHeight * 0.4);
-    if (leads) figure.scrollIntoView();
   };
+  const follow = () => {
+    const part = parts().find(ours);
+    if (!part) return;
+    take(part);
+    const { top } = figure.getBoundingClientRect();
+    if (parts()[0] === part && (top < 0 || top > window.innerHeight * 0.4)) figure.scrollIntoView();
+  };
+  // Words of the page set the figure: it comes into view only if less than a third of it is seen, and nothing else moves.
+  const obey = (event) => {
+    const link = event.target.closest("a[href^='#']"), part = link && parts(link.hash).find(ours);
+    if (!part || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    take(part);
+    settle();
+    const { top, bottom, height } = figure.getBoundingClientRect(), seen = Math.min(bottom, innerHeight) - Math.max(top, 0);
+    const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (seen < Math.min(height, innerHeight) / 3) figure.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+  };
+  document.addEventListener("click", obey);
   window.addEventListener("hashchange", follow);
   window.addEventListener("pagehide", () => waiting && settle());
   follow();
@@ -106,8 +122,7 @@ export const svgOf = (figure) => {
   const below = place(figure.querySelector(".posym-panels, .posym-live-panels")), size = [tenth(edge.width), below.y + below.height + 12];
   const svg = node(null, "svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${size.join(" ")}`, width: size[0], height: size[1] });
   node(svg, "desc", {}, figure.querySelector("figcaption").textContent.trim());
-  const page = getComputedStyle(figure).getPropertyValue("--posym-page").trim();
-  node(svg, "rect", { width: size[0], height: size[1], fill: page });
+  node(svg, "rect", { width: size[0], height: size[1], fill: getComputedStyle(figure).borderTopColor });
   for (const one of figure.querySelectorAll(WRITTEN)) {
     const { x, y, height } = place(one), text = one.selectedOptions ? one.selectedOptions[0].text : one.value ?? one.textContent;
     const style = `${looks(one, ["font-size", "font-weight", "font-family"])};fill:${getComputedStyle(one).color}`;
@@ -134,7 +149,7 @@ const pageOf = (figure, model) => {
   });
   copy.querySelectorAll(".posym-keep, .posym-tip").forEach((one) => one.remove());
   copy.querySelectorAll(".posym-drawing").forEach((one) => one.replaceChildren());
-  for (const name of ["ready", "name", "title"]) delete copy.dataset[name];
+  for (const name of ["ready", "name", "title", "asks"]) delete copy.dataset[name];
   copy.querySelector("figcaption").textContent = model.get("data").caption;
   model.alone(copy);
   const head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">';

@@ -79,6 +79,62 @@ def test_the_address_keeps_the_state_of_each_figure_and_restores_it(opened) -> N
     assert settings(opened("#lines-c-bars-p:theta=0.93&kind=nothing")) == ["2", "0", "1", "0"]
 
 
+WORDS = """<p style="margin-bottom: {gap}px">
+<a class="posym-moves posym-c1" href="#lines-c-bars-p:theta=1">fast</a>
+<a class="posym-moves" href="#lines-c-bars-p-2:kind=c%3Bd">twin</a></p>"""
+
+
+@pytest.fixture
+def worded(opened, tmp_path: Path):
+    """Opens the page with a line above both figures whose words set them."""
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    def open_worded(gap, **options):
+        file = tmp_path / "worded.html"
+        file.write_text(text.replace("<body>", f"<body>{WORDS.format(gap=gap)}"), encoding="utf-8")
+        return opened(file="worded.html", **options)
+
+    return open_worded
+
+
+def test_words_set_a_figure_again_and_again_and_the_page_stays(worded) -> None:
+    page = worded(10)
+    fast, twin = page.get_by_text("fast"), page.get_by_text("twin")
+    before = page.locator("[role=cell]").all_text_contents()
+    for _ in range(2):
+        fast.click()
+        assert settings(page) == ["2", "0", "1", "0"]
+        assert page.url.endswith("#lines-c-bars-p:theta=1&kind=a%26b")
+        page.locator("input").first.press("ArrowLeft")
+    fast.press("Enter")
+    twin.click()
+    assert settings(page) == ["2", "0", "1", "1"]
+    assert "lines-c-bars-p:theta=1" in page.url
+    assert "lines-c-bars-p-2:" in page.url
+    after = page.locator("[role=cell]").all_text_contents()
+    assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
+
+
+def test_a_figure_out_of_sight_comes_into_view_and_one_in_sight_stays(worded) -> None:
+    page = worded(10, viewport={"width": 900, "height": 900}, reduced_motion="reduce")
+    page.get_by_text("fast").click()
+    assert page.evaluate("scrollY") == 0
+    page = worded(1200, viewport={"width": 900, "height": 900}, reduced_motion="reduce")
+    page.get_by_text("fast").click()
+    top, bottom = page.locator("figure").first.evaluate(
+        "x => [x.getBoundingClientRect().top, x.getBoundingClientRect().bottom]"
+    )
+    assert page.evaluate("scrollY") > 0
+    assert top < 600 < bottom
+
+
+def test_words_have_the_colour_of_what_they_name(worded) -> None:
+    for scheme, colour in (("light", "rgb(178, 78, 0)"), ("dark", "rgb(245, 165, 102)")):
+        page = worded(10, color_scheme=scheme)
+        page.add_style_tag(content=":root { color-scheme: light dark; }")
+        assert page.get_by_text("fast").evaluate("link => getComputedStyle(link).color") == colour
+
+
 def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     rows = list(csv.DictReader(saved(opened(), "CSV", tmp_path).splitlines()))
     expected = waves(0.5, "a&b")

@@ -14,6 +14,7 @@ import torch
 from refusals import refuse_each
 
 from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, join_module, slider_figure
+from posym_figures._pages import SCRIPTS
 
 TOKENS = np.arange(6)
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5)
@@ -292,9 +293,7 @@ def orphan(open_page):
         page.clock.install(time=0)
         page.clock.pause_at(1000)
         state = {name: getattr(widget, name) for name in ("markup", "data", "shown", "error")}
-        text = join_module("core.js", "drawings.js", "keep.js", "figure.js") + FRONT_END.replace(
-            "STATE", json.dumps(state)
-        )
+        text = join_module(*SCRIPTS) + FRONT_END.replace("STATE", json.dumps(state))
         page.add_script_tag(content=text, type="module")
         page.wait_for_selector(".posym-number")
         return page, widget

@@ -13,9 +13,8 @@ from in_browser import move
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from refusals import refuse_each
 
-from posym_figures import join_scripts
+from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, join_scripts, slider_figure
 from posym_figures._pages import _read_static
-from posym_figures._sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
 KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)
@@ -207,7 +206,7 @@ test_refusals_name_rule_value_and_way_out = refuse_each(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["drawings.js", "figure.js", "keep.js", "page.js", "explorer.js"])
+@pytest.mark.parametrize("name", ["drawings.js", "figure.js", "guess.js", "keep.js", "page.js", "explorer.js"])
 def test_scripts_are_modules_that_stand_in_one_closure(name):
     imports = re.findall(r"^import (?:\{([^}]*)\}|(\w+)) from \"\./([a-z]+\.js)\";$", _read_static(name), re.M)
     assert imports

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urldefrag, urlsplit
 
 import axes
 import build_book
@@ -104,7 +107,40 @@ def is_view(page: BeautifulSoup, anchor: str) -> bool:
     """Whether an anchor asks the page's head explorer for a head that it has, as ``head=5.2&input=repeat`` does."""
     named = re.fullmatch(r"head=(\d+)\.(\d+)(&(input|block|tau)=[\w.-]+)*", anchor)
     heads = {option.get_text() for option in page.select(".posym-explorer select[name=head] option")}
-    return named is not None and f"layer {named[1]}, head {named[2]}" in heads
+    return (named is not None and f"layer {named[1]}, head {named[2]}" in heads) or sets_figures(page, anchor)
+
+
+def sets_figures(page: BeautifulSoup, anchor: str) -> bool:
+    """Whether each part of an anchor names a slider figure of the page, a slider of it and one of its settings."""
+    figures: dict[str, dict[str, list[Any]]] = {}
+    titles = Counter[str]()
+    for script in page.select("figure script.posym-data"):
+        data = json.loads(script.get_text())
+        titles[data["name"]] += 1
+        name = f"{data['name']}-{titles[data['name']]}".removesuffix("-1")
+        figures[name] = {slider["name"]: slider["keys"] for slider in data["sliders"]}
+
+    def known(name: str, key: str, text: str) -> bool:
+        number = float(text) if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", text) else math.nan
+        return any(
+            setting == text if isinstance(setting, str) else math.isclose(setting, number, rel_tol=1e-3)
+            for setting in figures.get(name, {}).get(key, [])
+        )
+
+    asked = [part.partition(":")[::2] for part in anchor.split(";")]
+    settings = [(name, *setting) for name, state in asked for setting in parse_qsl(state) or [("", "")]]
+    return all(known(*setting) for setting in settings)
+
+
+def test_words_set_figures_that_are_there_to_settings_that_they_have() -> None:
+    data = {"name": "waves", "sliders": [{"name": "turn", "keys": [0.1, 2]}, {"name": "order", "keys": ["A B", "B A"]}]}
+    figure = f'<figure><script class="posym-data">{json.dumps(data)}</script></figure>'
+    page = BeautifulSoup(figure * 2, "html.parser")
+    for anchor in ("waves:turn=0.1", "waves:turn=2&order=A%20B", "waves-2:order=B+A;waves:turn=2.0"):
+        assert is_view(page, anchor), anchor
+    wrong = ["wave:turn=2", "waves-3:turn=2", "waves:swing=2", "waves:turn=2;gone:turn=2"]  # names
+    wrong += ["waves:turn=1", "waves:turn=x", "waves:order=AB", "waves:", "head=1.1"]  # settings
+    assert not [anchor for anchor in wrong if is_view(page, anchor)]
 
 
 def is_external(address: str) -> bool:
