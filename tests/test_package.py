@@ -242,7 +242,7 @@ def list_public_names(package: str) -> set[str]:
 
 def test_the_three_packages_have_few_public_names() -> None:
     """Raise a number only where readers need one more name: helpers of one caller stand with that caller."""
-    most = {"posym_core": 200, "posym_profile": 89, "posym_figures": 41}
+    most = {"posym_core": 198, "posym_profile": 89, "posym_figures": 41}
     assert all(len(list_public_names(package)) <= limit for package, limit in most.items())
     assert sum(most.values()) <= 330
 

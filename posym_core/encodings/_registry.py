@@ -83,7 +83,7 @@ def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
     return entry.make(shape, **options)
 
 
-def _kept(name: str, given: Any) -> EncodingEntry:
+def _check_entry(name: str, given: Any) -> EncodingEntry:
     """Return an entry, or the entry of a class; refuse what is none."""
     entry = given if isinstance(given, EncodingEntry) else EncodingEntry(make=given, label=name)
     made = getattr(entry.make, "func", entry.make)
@@ -151,7 +151,7 @@ ENCODINGS: Registry[EncodingEntry] = Registry(
     "encoding",
     decorator="@register_encoding(name, label)",
     room="posym_core.encodings.",
-    keep=_kept,
+    keep=_check_entry,
 )
 """Every encoding by name."""
 

@@ -58,7 +58,7 @@ class SwapScores:
 def swap_scores(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
-    angles: Float[Tensor, " plane"],
+    angles: Float[Tensor, "*#head plane"],
     *,
     start: int = 0,
     block_length: int = 1,
@@ -81,7 +81,7 @@ def swap_scores(
         query: the last token's query ``[..., dim]``, rotated to its position.
         keys: ``[..., key, dim]``, key ``j`` rotated to position ``j``; the last key is the query's own and is never
             swapped. Leading dimensions broadcast; under grouped query heads give the keys a dimension of 1 there.
-        angles: ``[dim / 2]``, radians per position; 0 for unrotated planes.
+        angles: ``[dim / 2]``, or more of them for heads with their own; radians per position, 0 for unrotated planes.
         start: first key of the first block.
         block_length: keys per block.
         blocks: number of blocks, at least 2; by default as many as fit between ``start`` and the last key.
@@ -133,10 +133,11 @@ def score_swaps(
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
     swaps = swaps.fit(heads.keys.shape[-2])
     heads.check_values(products)
+    groups = heads.group_queries(products, per_frequency=per_frequency)
     if heads.visible is not None and not is_asynchronous(heads.keys.device) and heads.visible.all():
         # What hides nothing need not be looked at again and again.
-        heads = replace(heads, visible=None)
-    scores = _score_groups(heads.group_queries(products, per_frequency=per_frequency), swaps)
+        groups = replace(groups, visible=None)
+    scores = _score_groups(groups, swaps)
     positional, symbolic, entropy, attention = (
         heads.ungroup(x, per_frequency=per_frequency).to(heads.keys.dtype) for x in scores
     )

@@ -309,3 +309,15 @@ def test_queries_of_all_tokens_are_refused_unless_it_is_said_what_they_see(score
     score(query[-1:], keys[0], rope_angles(8))
     score(query[:5], keys[0], rope_angles(8))
     score(query, keys, rope_angles(8))
+
+
+def test_heads_may_turn_by_angles_of_their_own():
+    query, keys = head(2, keys=7)
+    angles = torch.stack([rope_angles(8), rope_angles(8, 100.0)])
+    together = swap_scores(query, keys, angles)
+    for number, own in enumerate(angles):
+        alone = swap_scores(query[number], keys[number], own)
+        torch.testing.assert_close(together.symbolic[number], alone.symbolic)
+    for other in (angles[:, :3], rope_angles(8).expand(3, 4)):
+        with pytest.raises(ValueError, match=r"^angles must have shape \[4\], one per plane"):
+            swap_scores(query, keys, other)
