@@ -43,8 +43,10 @@ ICON_SCRIPT = re.compile(r"""\s*<script[^>]*_static/scripts/fontawesome\.js[^>]*
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
 # Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
-# Sphinx wraps each word of code, which weighs more than the words of the ledger's page.
-CODE_WORD = re.compile(r'<span class="pre">([^<]*)</span>')
+# Sphinx wraps each word of code, also where it looks as all other code does; together they weigh more than the words.
+CODE_WORD = re.compile(r'<span class="(?:pre|[npw])">([^<]*)</span>')
+# What a reference repeats: the full name of what is linked, and a table of all its contents for print.
+REPEATED = re.compile(r'(?<=") title="posym_[\w.]+"(?=>)|(?<=<div id="jb-print-toc">).*?</nav>', re.DOTALL)
 # The theme's style sheets and icon fonts are made for every site: two thousand icons, and parts that no page here has.
 RULE = re.compile(r"(?P<selectors>[^{};]+)\{[^{}]*\}")
 CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
@@ -329,7 +331,9 @@ def finish(site: Path, root: Path, kept: Path) -> None:
         text = page.read_text(encoding="utf-8")
         text = ICON_SCRIPT.sub("", text if page.name == "search.html" else SEARCH.sub("", text))
         text = head(text, page.relative_to(site).as_posix(), address, citation)
-        text = CODE_WORD.sub(r"\1", anchors(bibliography(signatures(text))))
+        text = CODE_WORD.sub(r"\1", CODE_WORD.sub(r"\1", anchors(bibliography(signatures(text)))))  # one in another
+        if page.parent.name == "api":
+            text = REPEATED.sub("", text)
         page.write_text(text, encoding="utf-8")
     fill_badges(site)
     share_figure_files(site)

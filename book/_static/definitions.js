@@ -1,4 +1,4 @@
-// Says what a term or a citation means where the pointer, the keyboard or a finger comes to it. Escape closes.
+// Says what a term, a citation or a badge means where the pointer, the keyboard or a finger comes to it. Escape closes.
 (() => {
   const tip = Object.assign(document.createElement("div"), { id: "posym-definition", hidden: true });
   tip.setAttribute("role", "tooltip");
@@ -9,6 +9,11 @@
     shown = null;
     tip.hidden = true;
   };
+  const place = () => {
+    const edge = shown.getBoundingClientRect(), above = edge.top - tip.offsetHeight - 6;
+    tip.style.left = `${Math.max(8, Math.min(edge.left, document.documentElement.clientWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${above > 8 ? above : edge.bottom + 6}px`;
+  };
   const show = (link) => {
     if (shown === link) return;
     hide();
@@ -16,9 +21,7 @@
     link.setAttribute("aria-describedby", tip.id);
     tip.textContent = link.dataset.said;
     tip.hidden = false;
-    const edge = link.getBoundingClientRect(), above = edge.top - tip.offsetHeight - 6;
-    tip.style.left = `${Math.max(8, Math.min(edge.left, document.documentElement.clientWidth - tip.offsetWidth - 8))}px`;
-    tip.style.top = `${above > 8 ? above : edge.bottom + 6}px`;
+    place();
   };
   const linkOf = ({ target }) => target.closest?.("a[data-said]");
   document.addEventListener("pointerdown", (event) => ((touch = event.pointerType === "touch"), (before = shown)));
@@ -38,5 +41,6 @@
     show(link);
   });
   document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
-  window.addEventListener("scroll", () => touch || hide(), { passive: true });
+  const follow = () => (shown && shown === document.activeElement ? place() : touch || hide());
+  window.addEventListener("scroll", follow, { passive: true });
 })();
