@@ -377,7 +377,7 @@ def _begin(work: Path, setting: Any, *, force: bool) -> None:
 
 
 def _as_json(settings: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(settings))
+    return json.loads(json.dumps(settings, default=asdict))
 
 
 def load_experiment(name: str) -> Experiment:

@@ -644,7 +644,8 @@ OF_MODELS = {
 }
 # These read no number of a model and take no tensor.
 NOTHING_READ = {
-    *("binding_prompts", "make_gptj", "family_model", "hops_figure", "load_model", "load_tokenizer", "trainer"),
+    *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "family_model", "hops_figure", "load_facts_model"),
+    *("load_model", "load_tokenizer", "trainer"),
     *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
     *("find_matrix", "make_unsupported_error", "refuse_without_pictures", "summarize_loaded", "draw_weights"),
     *("make_index_collision", "make_induction_collisions", "make_retrieval_collision"),

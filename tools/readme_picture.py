@@ -57,9 +57,8 @@ def draw_frames(figure: dict[str, Any], places: Iterable[int]) -> Iterator[Image
     settings = figure["sliders"][0]["keys"]
     plane = np.reshape(points["frames"]["v"], (len(settings), points["points"], 2))
     drawing = plt.figure(figsize=(7.6, 3.5), dpi=100, facecolor="white")
-    left, *right = (
-        drawing.add_axes(box) for box in ([0.07, 0.14, 0.38, 0.74], [0.53, 0.63, 0.45, 0.25], [0.53, 0.14, 0.45, 0.25])
-    )
+    left = drawing.add_axes((0.07, 0.14, 0.38, 0.74))
+    right = [drawing.add_axes((0.53, bottom, 0.45, 0.25)) for bottom in (0.63, 0.14)]
     for place in places:
         left.clear()
         left.scatter(*plane[place].T, c=points["shades"]["v"], cmap="viridis", s=22, edgecolors="white", linewidths=0.5)

@@ -1,9 +1,9 @@
-"""Models of several hops in the reader's browser: edit a sequence, switch heads off, and see which tokens they look at.
+"""Trained models in the reader's browser: edit a sequence, or type facts, switch heads off, and see what heads look at.
 
 ``gptj.js`` is the forward pass of :mod:`posym_companion.several_hops.gptj` in plain arrays. Weights travel in half
 precision, as they are stored, in *parcels*: one for embedding and read-out and one for each layer, loaded when the
 reader asks. On a page a parcel is a script, since browsers do not let a page that was opened from a file fetch its
-neighbours; in a notebook the kernel sends it.
+neighbours; in a notebook the kernel sends it. The model of facts is small, so its figure carries it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 from markupsafe import Markup
 
 from posym_companion.one_head import training_figure
+from posym_core.tasks import FactsTask
 from posym_figures import (
+    Figure,
     LiveFigure,
     join_module,
     join_scripts,
@@ -33,7 +35,7 @@ from posym_figures import (
 if TYPE_CHECKING:
     from posym_figures import AskingWidget
 
-__all__ = ["HopModel", "HopsFigure", "hops_figure", "write_parcels"]
+__all__ = ["COLOURS", "NAMES", "HopModel", "HopsFigure", "facts_figure", "facts_task", "hops_figure", "write_parcels"]
 
 STATIC = Path(__file__).with_name("static")
 PAYLOAD_LIMIT = 200_000
@@ -41,6 +43,14 @@ PAYLOAD_LIMIT = 200_000
 LONGEST = 80
 """Most tokens of a sequence."""
 LAYER = re.compile(r"transformer\.h\.(\d+)\.")
+NAMES, COLOURS = (
+    tuple(words.split())
+    for words in (
+        "Ann Ben Cleo Dan Eve Fay Gus Hal Ida Jack Kim Leo Mia Ned Oona Pia",
+        "red blue green yellow black white pink grey brown orange purple gold silver beige teal lime",
+    )
+)
+"""What a reader calls names and attributes of a :class:`posym_core.tasks.FactsTask`."""
 SIZES = {"number": ("letters",), "letter": ("alphabet", "integers")}
 
 
@@ -245,6 +255,58 @@ def hops_figure(models: Sequence[HopModel], *, caption: str, alt: str, address: 
     )
     text = f"<models of several hops, {', '.join(names)}: {alt}>"
     return HopsFigure(html=html, text=text, models=tuple(models), address=address)
+
+
+def facts_task(facts: int = 8) -> FactsTask:
+    """Return the task of facts in words that a reader can type, with questions by name and by number."""
+    return FactsTask(facts=facts, words=4, names=len(NAMES), attributes=len(COLOURS))
+
+
+def facts_figure(model: Any, *, facts: Sequence[tuple[str, str]], ask: str, caption: str, alt: str) -> Figure:
+    """Draw a model that reads a reader's own facts as they are typed, with the attention and the scores of its heads.
+
+    Args:
+        model: a :func:`posym_companion.several_hops.gptj.make_gptj` of the tokens of :func:`facts_task`, on the CPU.
+        facts: name and colour of each fact that is shown first.
+        ask: the question that is shown first, a name or the number of a fact.
+        caption: what the figure shows and how to use it.
+        alt: what is seen, for readers who hear it.
+
+    Returns:
+        A figure that displays itself and needs neither a kernel nor a network.
+
+    Raises:
+        ValueError: if the model embeds other tokens, a fact has other words, or texts are missing.
+    """
+    require_texts(caption=caption, alt=alt)
+    task = facts_task()
+    if model.config.vocab_size != task.vocabulary:
+        raise ValueError(f"the task has {task.vocabulary} tokens, but the model embeds {model.config.vocab_size}")
+    if not 2 <= len(facts) <= task.facts or not all(name in NAMES and colour in COLOURS for name, colour in facts):
+        raise ValueError(f"facts must be 2 to {task.facts} pairs of one of NAMES and one of COLOURS; got {list(facts)}")
+    sine, cosine = model.transformer.h[0].attn.embed_positions[1].double().chunk(2)
+    weights = {name: x.detach().numpy() for name, x in model.named_parameters()}
+    layouts = parcel_layout(weights)
+    sizes = {"layers": len(layouts) - 1, "width": model.config.n_embd, "heads": model.config.n_head}
+    text = " ".join(f"{name} likes {colour}." for name, colour in facts)
+    html = render_page(
+        STATIC / "facts.html.j2",
+        {"model": sizes | {"angles": sine.atan2(cosine).tolist()}, "layouts": layouts}
+        | {"names": NAMES, "colours": COLOURS, "most": task.facts, "facts": text, "ask": ask},
+        limit=PAYLOAD_LIMIT,
+        too_much="the description takes {size:.1f} MB, but the figure may carry {limit:.1f} MB",
+        scripts=("core.js", "keep.js", STATIC / "gptj.js", STATIC / "facts.js"),
+        styles=("figure.css", training_figure.STATIC / "live.css", STATIC / "hops.css"),
+        layers=sizes["layers"],
+        heads=sizes["heads"],
+        names=NAMES,
+        colours=COLOURS,
+        most=task.facts,
+        parcels=encode_parcels(weights),
+        caption=caption,
+        alt=alt,
+    )
+    return Figure(html=html, text=f"<a model that reads facts: {alt}>")
 
 
 def list_parcels(html: str) -> list[tuple[str, str, str]]:

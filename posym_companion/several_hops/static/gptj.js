@@ -1,4 +1,5 @@
-// A forward pass of a GPT-J model with one head a layer, as posym_companion.several_hops.gptj has it, in plain arrays.
+// A forward pass of a GPT-J model, as posym_companion.several_hops.gptj has it, and the swap scores of its heads, as
+// posym_core.swap_scores has them, in plain arrays.
 
 // ---- weights ----------------------------------------------------------------------------------------------------------
 // Half precision as numbers: sign, 5 bits of exponent, 10 of fraction.
@@ -78,58 +79,107 @@ const gelu = (x) => {
   return x;
 };
 
-// Queries or keys turned to their positions: neighbouring dimensions are the two coordinates of a plane.
+// Queries or keys turned to their positions, in every head: neighbouring dimensions are the two coordinates of a plane.
 const turn = (x, angles, tokens, width) => {
+  const turned = Float64Array.from(x);
   for (let token = 0; token < tokens; token++) {
-    for (let plane = 0; plane < angles.length; plane++) {
-      const at = token * width + 2 * plane, cos = Math.cos(token * angles[plane]), sin = Math.sin(token * angles[plane]);
-      const first = x[at], second = x[at + 1];
-      (x[at] = first * cos - second * sin), (x[at + 1] = second * cos + first * sin);
+    for (let pair = 0; pair < width / 2; pair++) {
+      const at = token * width + 2 * pair, angle = token * angles[pair % angles.length], cos = Math.cos(angle), sin = Math.sin(angle);
+      (turned[at] = x[at] * cos - x[at + 1] * sin), (turned[at + 1] = x[at + 1] * cos + x[at] * sin);
     }
   }
-  return x;
+  return turned;
 };
 
-const attend = (query, key, value, tokens, width) => {
-  const weights = new Float64Array(tokens * tokens), out = new Float64Array(tokens * width), scale = 1 / Math.sqrt(width);
+// Attention [token, token] of one head, whose dimensions begin at `from`, and what it reads, which is added to out.
+// The last token meets `lastKey` in place of key.
+const attend = (query, key, lastKey, value, out, { tokens, width, from, dim }) => {
+  const weights = new Float64Array(tokens * tokens), scale = 1 / Math.sqrt(dim);
   for (let token = 0; token < tokens; token++) {
-    const row = token * tokens;
+    const row = token * tokens, met = token === tokens - 1 ? lastKey : key;
     let most = -Infinity, total = 0;
     for (let other = 0; other <= token; other++) {
       let sum = 0;
-      for (let place = 0; place < width; place++) sum += query[token * width + place] * key[other * width + place];
+      for (let place = from; place < from + dim; place++) sum += query[token * width + place] * met[other * width + place];
       weights[row + other] = sum * scale;
       if (weights[row + other] > most) most = weights[row + other];
     }
     for (let other = 0; other <= token; other++) total += weights[row + other] = Math.exp(weights[row + other] - most);
     for (let other = 0; other <= token; other++) {
       const weight = (weights[row + other] /= total);
-      for (let place = 0; place < width; place++) out[token * width + place] += weight * value[other * width + place];
+      for (let place = from; place < from + dim; place++) out[token * width + place] += weight * value[other * width + place];
     }
   }
-  return { weights, out };
+  return weights;
 };
 
-// Logits of the token after the last, and every layer's attention [token, token].
-// model: { layers, width, angles, tensors }; off: which layers' heads add nothing; stretch: factor of all angles.
-export const forward = ({ layers, width, angles, tensors }, tokens, { off = [], stretch = 1 } = {}) => {
-  const count = tokens.length, stretched = angles.map((angle) => angle * stretch), attention = [];
-  const embedding = tensors["transformer.wte.weight"], x = new Float64Array(count * width);
+// Logits of the token after the last, and of every head, layer by layer, the attention [token, token].
+// model: { layers, width, heads, angles, tensors }; off: which heads add nothing; stretch: factor of all angles;
+// order: whose key, turned to this place, the last token meets at every place; blocks: { start, length, count } of keys
+// whose swaps every head is scored on.
+export const forward = ({ layers, width, heads = 1, angles, tensors }, tokens, { off = [], stretch = 1, order = null, blocks = null } = {}) => {
+  const count = tokens.length, stretched = angles.map((angle) => angle * stretch), attention = [], scores = [];
+  const embedding = tensors["transformer.wte.weight"], x = new Float64Array(count * width), dim = width / heads;
   tokens.forEach((token, place) => x.set(embedding.subarray(token * width, (token + 1) * width), place * width));
   for (let layer = 0; layer < layers; layer++) {
     const weight = (name) => tensors[`transformer.h.${layer}.${name}`];
     const read = normalised(x, weight("ln_1.weight"), weight("ln_1.bias"), count, width);
-    const project = (name) => linear(read, weight(`attn.${name}.weight`), null, count, width, width);
-    const [query, key] = ["q_proj", "k_proj"].map((name) => turn(project(name), stretched, count, width));
-    const { weights, out } = attend(query, key, project("v_proj"), count, width);
-    attention.push(weights);
+    const [query, key, value] = ["q_proj", "k_proj", "v_proj"].map((name) => linear(read, weight(`attn.${name}.weight`), null, count, width, width));
+    const moved = Float64Array.from(key), out = new Float64Array(count * width);
+    if (order) order.forEach((from, place) => moved.set(key.subarray(from * width, (from + 1) * width), place * width));
+    const [asks, met, lastMet] = [query, key, moved].map((each) => turn(each, stretched, count, width));
+    for (let head = 0; head < heads; head++) {
+      const part = { tokens: count, width, from: head * dim, dim };
+      attention.push(attend(asks, met, lastMet, value, out, part));
+      if (blocks) scores.push(swapScores(asks, key, stretched, part, blocks));
+      if (off[layer * heads + head]) for (let token = 0; token < count; token++) out.fill(0, token * width + part.from, token * width + part.from + dim);
+    }
     const hidden = weight("mlp.fc_in.bias").length;
     const inner = gelu(linear(read, weight("mlp.fc_in.weight"), weight("mlp.fc_in.bias"), count, width, hidden));
     const network = linear(inner, weight("mlp.fc_out.weight"), weight("mlp.fc_out.bias"), count, hidden, width);
-    const said = off[layer] ? null : linear(out, weight("attn.out_proj.weight"), null, count, width, width);
-    for (let place = 0; place < x.length; place++) x[place] += network[place] + (said ? said[place] : 0);
+    const added = linear(out, weight("attn.out_proj.weight"), null, count, width, width);
+    for (let place = 0; place < x.length; place++) x[place] += network[place] + added[place];
   }
   const last = normalised(x.subarray((count - 1) * width), tensors["transformer.ln_f.weight"], tensors["transformer.ln_f.bias"], 1, width);
   const bias = tensors["lm_head.bias"];
-  return { logits: linear(last, tensors["lm_head.weight"], bias, 1, width, bias.length), attention };
+  return { logits: linear(last, tensors["lm_head.weight"], bias, 1, width, bias.length), attention, scores };
+};
+
+// ---- scores -----------------------------------------------------------------------------------------------------------
+const TAU = 1e-4, FLOOR = 1e-8;
+// Positional and symbolic score of one head's last token on all swaps of two blocks. keys are not turned.
+export const swapScores = (query, keys, angles, { tokens, width, from, dim }, { start, length, count }) => {
+  const last = tokens - 1, logit = (content, place) => {
+    let sum = 0;
+    for (let plane = 0; plane < dim / 2; plane++) {
+      const angle = place * angles[plane], cos = Math.cos(angle), sin = Math.sin(angle), at = content * width + from + 2 * plane, asks = last * width + from + 2 * plane;
+      sum += query[asks] * (keys[at] * cos - keys[at + 1] * sin) + query[asks + 1] * (keys[at + 1] * cos + keys[at] * sin);
+    }
+    return sum / Math.sqrt(dim);
+  };
+  const logits = Array.from({ length: tokens }, (_, place) => logit(place, place)), most = Math.max(...logits);
+  const total = logits.reduce((sum, each) => sum + Math.exp(each - most), 0);
+  // What a block's content draws at a block's place, against all attention before any swap.
+  const drawn = (content, place) => {
+    let sum = 0;
+    for (let offset = 0; offset < length; offset++) sum += Math.exp(logit(start + content * length + offset, start + place * length + offset) - most);
+    return sum / total;
+  };
+  const table = Array.from({ length: count }, (_, content) => Array.from({ length: count }, (_, place) => drawn(content, place)));
+  const mass = table.map((row, block) => row[block]), widest = Math.max(...mass) - Math.min(...mass);
+  // Summed and not subtracted from 1, which cancels where a pair holds nearly everything.
+  const sumOf = (values, counts) => values.reduce((sum, each, place) => (counts(place) ? sum + each : sum), 0);
+  const outside = sumOf(logits.map((each) => Math.exp(each - most) / total), (place) => place < start || place >= start + count * length);
+  let [stays, follows, all] = [0, 0, 0];
+  for (let i = 0; i < count; i++) {
+    for (let j = i + 1; j < count; j++) {
+      const [first, second] = [table[j][i], table[i][j]], floor = FLOOR * length;
+      const after = outside + sumOf(mass, (block) => block !== i && block !== j) + first + second;
+      const weight = Math.exp((Math.abs(mass[i] - mass[j]) - widest) / (length * TAU));
+      const before = Math.max(floor, Math.hypot(mass[i], mass[j])), size = Math.max(floor * after, Math.hypot(first, second));
+      const [a, b, c, d] = [mass[i] / before, mass[j] / before, first / size, second / size];
+      (stays += weight * (a * c + b * d)), (follows += weight * (a * d + b * c)), (all += weight);
+    }
+  }
+  return [stays / all, follows / all];
 };
