@@ -7,26 +7,27 @@ export const askFirst = (figure, { answer, start, limits, because }) => {
   const size = dragged && limits[1] - limits[0], decimals = size < 0.2 ? 3 : 2;
   const height = (share) => write(limits[0] + share * size, decimals);
   const away = (shares) => shares.reduce((sum, share, bar) => sum + Math.abs(share - answer[bar]), 0) / shares.length;
+  const tell = (input, share) => (input.parentNode.querySelector("b").textContent = height(share));
   const show = (input) => {
     input.style.setProperty("--posym-done", `${input.value}%`);
-    input.setAttribute("aria-valuetext", height(input.value / 100));
+    input.setAttribute("aria-valuetext", tell(input, input.value / 100));
   };
   if (dragged) inputs.forEach((input) => (show(input), input.addEventListener("input", () => show(input))));
+  const labels = inputs.map((input) => input.closest("label")), right = dragged || labels[answer].textContent.trim();
   const judge = () => {
     if (dragged) {
       const [mine, untouched] = [inputs.map((input) => input.value / 100), start].map((shares) => write(away(shares) * size, decimals));
       return `Your bars are ${mine} from the right heights on average. Left as they were, they would be ${untouched} away.`;
     }
-    const right = inputs[answer].closest("label").textContent.trim();
     return `${inputs[answer].checked ? "Yes" : "No"}: ${right}.`;
   };
   const open = (text) => {
     if (dragged)
       inputs.forEach((input, bar) => {
         input.parentNode.style.setProperty("--truth", answer[bar]);
-        input.parentNode.querySelector("b").textContent = height(answer[bar]);
+        tell(input, answer[bar]);
       });
-    else inputs[answer].closest("label").dataset.right = "";
+    else labels[answer].dataset.right = "";
     delete figure.dataset.asks;
     form.dataset.done = "";
     fields.disabled = true;
@@ -34,9 +35,10 @@ export const askFirst = (figure, { answer, start, limits, because }) => {
     said.focus({ preventScroll: true });
   };
   form.addEventListener("submit", (event) => (event.preventDefault(), open(judge())));
-  form.querySelector("[type=button]").addEventListener("click", () => open(""));
+  form.querySelector("[type=button]").addEventListener("click", () => open(dragged ? "Dotted lines mark the right heights." : `The answer: ${right}.`));
   // A copy that a reader saved asks anew.
   fields.disabled = form.hidden = false;
   delete form.dataset.done;
+  labels.forEach((label) => delete label.dataset.right);
   said.textContent = figure.dataset.asks = "";
 };

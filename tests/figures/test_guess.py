@@ -66,7 +66,7 @@ def test_nothing_is_judged_where_nothing_was_chosen(open_page) -> None:
     assert not page.locator(".posym-panels").is_visible()
     page.get_by_role("button", name="Just show").click()
     assert page.locator(".posym-panels").is_visible()
-    assert page.locator("[role=status]").first.text_content() == "Each took its height along."
+    assert page.locator("[role=status]").first.text_content() == "The answer: they swap. Each took its height along."
 
 
 def test_dragged_bars_are_measured_against_the_right_heights(open_page) -> None:

@@ -128,6 +128,19 @@ def test_a_figure_out_of_sight_comes_into_view_and_one_in_sight_stays(worded) ->
     assert top < 600 < bottom
 
 
+def test_words_open_the_folds_around_their_figure(worded, opened, tmp_path: Path) -> None:
+    worded(10)
+    file = tmp_path / "worded.html"
+    text = file.read_text(encoding="utf-8")
+    figure = text[text.index("<figure") : text.index("</figure>") + 9]
+    fold = "<details><summary>All</summary><details><summary>More</summary>{}</details></details>"
+    file.write_text(text.replace(figure, fold.format(figure), 1), encoding="utf-8")
+    page = opened(file="worded.html")
+    assert not page.locator("figure").first.is_visible()
+    page.get_by_text("fast").click()
+    assert page.locator("figure .posym-panels").first.is_visible()
+
+
 def test_words_have_the_colour_of_what_they_name(worded) -> None:
     for scheme, colour in (("light", "rgb(178, 78, 0)"), ("dark", "rgb(245, 165, 102)")):
         page = worded(10, color_scheme=scheme)

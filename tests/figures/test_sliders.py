@@ -385,6 +385,25 @@ def test_values_of_bars_stay_above_their_labels(open_page):
     assert second["0.00"] < second["a"] - 12
 
 
+def test_names_of_few_bars_take_lines_of_their_own_on_a_phone(open_page):
+    names = ["Gemma, behind 8 facts", "SmolLM2, taught", "random SmolLM2", "Gemma"]
+    bars = Bars("Bars", names, [[0.5, 1.0, 0.25, 0.75]], over=(), decimals=2, wide=True, aspect=3.2)
+    page = open_page([slider_figure([bars], [THETA], caption="C.", alt="A.")], width=390)
+    box = page.locator(".posym-drawing")
+    assert box.bounding_box()["height"] >= 150
+    edges = "['left', 'right', 'top', 'bottom'].map(edge => x.getBoundingClientRect()[edge])"
+    texts = box.locator("text").evaluate_all(f"all => all.map(x => [x.textContent, ...{edges}])")
+    words = " ".join(text for text, *_ in texts)
+    assert all(word in words.split() for name in names for word in name.split())
+    for place, (_, left, right, top, bottom) in enumerate(texts):
+        others = texts[place + 1 :]
+        assert not [x for x in others if x[1] < right and x[2] > left and x[3] < bottom - 3 and x[4] > top + 3]
+    page.set_viewport_size({"width": 900, "height": 900})
+    page.wait_for_function(
+        "name => [...document.querySelectorAll('text')].some(x => x.textContent === name)", arg=names[0]
+    )
+
+
 def test_hover_says_the_value(open_page):
     page = open_page(samples())
     page.locator(".posym-drawing").first.hover(position={"x": 150, "y": 120})
