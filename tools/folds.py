@@ -184,7 +184,7 @@ def _merge(section: str) -> str:
     if not parts:
         return section
     left += section[place:]
-    place = END_OF_SECTION.search(left).start()
+    place = len(END_OF_SECTION.sub("", left))
     inside = "\n".join(f"{title and PART.format(title)}{text}" for title, text in _name_parts(parts))
     return f"{left[:place]}\n{folded(ONE_FOLD, inside)}{left[place:]}"
 

@@ -178,8 +178,8 @@ def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_a
     ):
         assert text.count(line) == 1, line
     assert text.count('name="viewport"') == 1
-    index = finish_site.head(page, "genindex.html", site, CITATION)
-    assert 'href="https://ann.github.io/heads/genindex.html"' in index
+    index = finish_site.head(page, "search.html", site, CITATION)
+    assert 'href="https://ann.github.io/heads/search.html"' in index
     assert "citation_" not in index
 
 

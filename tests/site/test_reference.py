@@ -6,11 +6,15 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import book_site
 import build_book
 import pytest
 import yaml
+from docutils import nodes
+from docutils.core import publish_doctree
+from docutils.parsers.rst import roles
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
@@ -101,3 +105,23 @@ def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> N
 def test_values_and_unknown_names_have_no_source_link(name: str) -> None:
     info = {"module": "posym_figures", "fullname": name}
     assert book_site.source_address("https://host", "main", ROOT, info) is None
+
+
+def read_role(text: str) -> nodes.document:
+    """What docutils makes of a text on a page in a folder of a folder."""
+    roles.register_local_role("claim", book_site.ClaimRole())
+    settings = {"env": SimpleNamespace(docname="book/one_head/page"), "report_level": 5, "halt_level": 5}
+    return publish_doctree(text, settings_overrides=settings)
+
+
+def test_a_claim_in_a_text_leads_to_its_row() -> None:
+    (link,) = read_role("As said. :claim:`U26-4a`").findall(nodes.reference)
+    assert (link.astext(), link["classes"]) == ("U26-4a", ["posym-claim"])
+    assert link["refuri"] == "../../book/reference/ledger.html#claim-u26-4a"
+
+
+def test_a_claim_that_nobody_makes_is_an_error() -> None:
+    document = read_role("As said. :claim:`U26-99`")
+    assert not list(document.findall(nodes.reference))
+    (message,) = document.findall(nodes.system_message)
+    assert (message["level"], "no claim is called 'U26-99'" in message.astext()) == (3, True)
