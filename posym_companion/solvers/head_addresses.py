@@ -5,7 +5,7 @@ list, in which the same name stands elsewhere (*address*), another name stands i
 name in another place (*both*). Two facts and two places are crossed; the other facts stand in one order in the list and
 in another in the source, and a source that differs in nothing else (*shuffled*) says what that alone does. An address
 is an origin, see :mod:`posym_companion.language_models.origins`: where no key is moved, origin and place are one. This
-project's own; Prakash et al. (2025) and Gur-Arieh et al. (2025) take pointers to a fact apart from what the fact says,
+project's own; Prakash et al. (2026) and Gur-Arieh et al. (2026) take pointers to a fact apart from what the fact says,
 by other means.
 """
 
