@@ -34,6 +34,7 @@ def invented(folder, *, right=1.0, only=None, **changes):
         moved = 0.01 * generator.normal(size=(6, len(SITES), len(SOURCES), 2))
         moved[:, 0, ADDRESS] += found["share"] * found["whole"]
         moved[:, 0, BOTH] += found["whole"]
+        moved[:, 3, BOTH] += 4.0
         moved[:, 0, SHUFFLED] += found["shuffled"]
         moved[:, 1, ADDRESS] += found["others"]
         odds = 0.01 * generator.normal(size=(6, len(SITES), len(SOURCES)))
@@ -41,7 +42,10 @@ def invented(folder, *, right=1.0, only=None, **changes):
         odds[:, 0, BOTH] += 10
         heads = HEADS.get(setting.model)
         named = [[heads.layer, head] for head in heads.tested] + [*map(list, heads.readers)] if heads else NAMED
-        arrays = {"moved": moved, "odds": odds, "correct": np.full(6, right), "named": np.array(named)}
+        chosen = np.broadcast_to([0.75, 0.25], (6, len(SITES), len(SOURCES), 2))
+        later = np.stack([moved[:, 0], np.zeros_like(moved[:, 0])], 2)
+        arrays = {"moved": moved, "moved_later": later, "odds": odds, "chosen": chosen}
+        arrays |= {"correct": np.full(6, right), "named": np.array(named)}
         save_invented(setting.name, arrays, folder, **asdict(setting))
     (row,) = ledger("A-1", folder=folder)
     return row
@@ -56,7 +60,11 @@ def test_heads_that_hand_on_an_address_as_the_claim_has_it(tmp_path):
     assert row.verdict == "reproduced in kind"
     cases = [part.partition(" c")[0] for part in row.parts.values()]
     assert cases == ["yes", "12 of 12", "12 of 12", "12 of 12", "24 of 24", "6 of 6", "6 of 6", "44 of 44"]
-    assert "address share (smollm2-135m, run 1, learned, 23:7)" in row.ours
+    assert row.ours["mean address share, smollm2-135m"] == pytest.approx(0.6, abs=0.01)
+    assert row.ours["mean part of what the residual stream moves, gemma-3-270m"] == pytest.approx(0.5, abs=0.01)
+    where = "(smollm2-135m, run 1, learned)"
+    assert row.ours[f"most that address moves any later head {where}"] == pytest.approx(1.2, abs=0.02)
+    assert row.ours[f"answers with the other fact by address {where}"] == 0.25
     assert ledger("A-1", folder=tmp_path / "nowhere")[0].verdict == "not run here"
 
 
