@@ -245,10 +245,10 @@ def run_last_token(
             blocks = logits[..., : prompts.blocks * prompts.block_length].unflatten(-1, (prompts.blocks, -1))
             by_block = blocks.logsumexp(-1)
             first, second = (
-                by_block.gather(-1, at.view(-1, 1, 1).expand(-1, by_block.shape[1], 1))[..., 0]
+                by_block.gather(-1, at.to(by_block.device).view(-1, 1, 1).expand(-1, by_block.shape[1], 1))[..., 0]
                 for at in (target, other)
             )
-            ratios.append(second - first)
+            ratios.append((second - first).cpu())
 
     handle = model.base_model.layers[layer + 1].register_forward_pre_hook(enter)
     with contextlib.ExitStack() as stack:
@@ -259,7 +259,7 @@ def run_last_token(
         hidden = model.base_model(last, past_key_values=again, use_cache=True).last_hidden_state[:, -1]
     # Logits of the attributes alone: those of a whole vocabulary would be most of the work.
     weight = model.get_output_embeddings().weight[prompts.answer_ids[runs]]
-    logits = (weight @ hidden[..., None])[..., 0]
+    logits = (weight @ hidden[..., None])[..., 0].cpu()
     return LastToken(**seen, log_ratio=torch.stack(ratios, 1), logits=logits)
 
 
@@ -310,7 +310,7 @@ def measure_square(
         "odds_before": before.mean(),
         "correct": (plain.logits.argmax(1) == prompts.target).float().mean(),
     }
-    return {name: x.cpu().numpy().astype(np.float16) for name, x in found.items()}
+    return {name: x.numpy().astype(np.float16) for name, x in found.items()}
 
 
 @torch.no_grad()
