@@ -434,5 +434,6 @@ def test_ids_are_those_of_the_papers():
     later = {1: "abc", 4: ["", "b"], 8: ["", "b"]}
     expected += [f"L-{n}{letter}" for n in (*range(1, 7), 8) for letter in later.get(n, [""])]
     expected += [f"C-{n}" for n in range(1, 7)]
+    expected += ["A-1"]
     expected += [f"B-{n}" for n in (*range(1, 5), 6)]
     assert list(itertools.chain(read_entries())) == expected
