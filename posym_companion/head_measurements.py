@@ -206,7 +206,7 @@ def look(
         return {name: layer.measure(maker) for name, maker in named.items()}
 
     if isinstance(model, EditedModel):
-        changed = model.measuring(measure_layer)
+        changed = model.adapt_measure(measure_layer)
         measured = map_layers(model.model, prompts.input_ids, changed, planes=model.planes, progress=progress)
     else:
         measured = map_layers(model, prompts.input_ids, measure_layer, progress=progress)

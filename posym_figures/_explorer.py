@@ -103,11 +103,11 @@ class ExplorerFigure(LiveFigure):
 
     @property
     def lives(self) -> bool:
-        """Whether there is something to ask."""
+        """Return whether there is something to ask."""
         return self.ask is not None
 
     def answer(self, asked: Any) -> dict[str, Any] | None:
-        """The message with the explorer of the prompt that a widget asks for; ``None`` for any other message."""
+        """Return the message with the explorer of the prompt that a widget asks for; ``None`` for other messages."""
         if self.ask is None or not isinstance(asked, dict) or asked.get("wanted") != "prompt":
             return None
         try:
@@ -116,7 +116,7 @@ class ExplorerFigure(LiveFigure):
             return {"error": f"{error}"}
 
     def widget(self) -> AskingWidget:
-        """A new widget of this figure, with a field for prompts if there is something to ask."""
+        """Make a new widget of this figure, with a field for prompts if there is something to ask."""
         from posym_figures._live import AskingWidget
 
         return AskingWidget(self.markup(), join_module("core.js", "explorer.js"), self.answer)
@@ -142,7 +142,7 @@ def head_explorer(
     typed: str = "",
     limit: int = PAYLOAD_LIMIT,
 ) -> ExplorerFigure:
-    """All heads on the plane, one head in detail; sliders for temperature and block length.
+    """Draw all heads on the plane and one head in detail, with sliders for temperature and block length.
 
     Args:
         inputs: what the reader chooses among; the first is shown first. All have the same layers, heads and planes.
@@ -160,9 +160,8 @@ def head_explorer(
         typed: what stands in the field for it at first.
         limit: bytes of packed numbers that it may carry.
 
-    Raises:
-        ValueError: if shapes do not fit each other, numbers are out of range, names are no names or repeat, texts are
-            missing, or the packed numbers are more than ``limit``.
+    Returns:
+        A figure that displays itself.
     """
     require_texts(caption=caption, alt=alt)
     if not inputs:
@@ -240,7 +239,7 @@ def head_explorer(
 def count_packed_bytes(
     *, lengths: int, taus: int, layers: int, heads: int, planes: int, tokens: int, prompts: int
 ) -> int:
-    """Bytes that the numbers of one input take on the page, from how many there are of each."""
+    """Count the bytes that the numbers of one input take on the page, from how many there are of each."""
     known = {"length": lengths, "tau": taus, "layer": layers, "head": heads, "plane": planes, "token": tokens}
     known["prompt"] = prompts
     counts = [(math.prod(known[dim] for dim in dims), bits) for dims, bits, _ in PACKING.values()]
@@ -248,7 +247,7 @@ def count_packed_bytes(
 
 
 def select_layers(arrays: Mapping[str, Any], layers: Sequence[int]) -> dict[str, np.ndarray]:
-    """The arrays of an input with some of its layers alone."""
+    """Select some layers of the arrays of an input."""
     return {name: np.take(arrays[name], layers, axis=PACKING[name][0].index("layer")) for name in ARRAYS}
 
 

@@ -18,7 +18,7 @@ COLOURS |= {"positional": 0, "symbolic": 1, "interaction": 2}
 
 
 def read_array(name: str, value: Any) -> np.ndarray:
-    """``value`` as float64: lists, numpy arrays, torch tensors on any device. NaN passes, infinity does not."""
+    """Read ``value`` as float64: lists, numpy arrays, torch tensors on any device. NaN passes, infinity does not."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().double().numpy()
     try:
@@ -36,7 +36,7 @@ def read_array(name: str, value: Any) -> np.ndarray:
 
 
 def has_shape(array: np.ndarray, dims: Sequence[Dim]) -> bool:
-    """Whether an array has the dimensions, of the lengths that are given."""
+    """Return whether an array has the dimensions, of the lengths that are given."""
     known = [None if isinstance(dim, str) else dim[1] for dim in dims]
     return array.ndim == len(known) and all(
         length in (None, size) for size, length in zip(array.shape, known, strict=True)
@@ -44,7 +44,7 @@ def has_shape(array: np.ndarray, dims: Sequence[Dim]) -> bool:
 
 
 def require_shape(name: str, value: Any, *dims: Dim, way_out: str = "Reshape or reduce it first") -> np.ndarray:
-    """``value`` as an array of these dimensions, or an error that shows both shapes."""
+    """Read ``value`` as an array of these dimensions; an error shows both shapes."""
     array = read_array(name, value)
     if has_shape(array, dims):
         return array
@@ -55,7 +55,7 @@ def require_shape(name: str, value: Any, *dims: Dim, way_out: str = "Reshape or 
 def read_frames(
     name: str, value: Any, sliders: Mapping[str, int], inner: Sequence[Dim], *, fixed: bool = False
 ) -> np.ndarray:
-    """``value`` as ``[*slider, *inner]``.
+    """Read ``value`` as ``[*slider, *inner]``.
 
     ``fixed`` also takes one frame for all settings; a single series may leave its dimension out.
     """
@@ -69,7 +69,7 @@ def read_frames(
 
 
 def read_texts(name: str, value: Any, dims: Mapping[str, int], count: int | None) -> dict[str, Any]:
-    """Texts ``[count]`` or ``[*slider, count]``, flat; ``count`` None stands for one text a frame."""
+    """Read texts ``[count]`` or ``[*slider, count]``, flat; ``count`` None stands for one text a frame."""
     if isinstance(value, str):
         raise TypeError(f"{name} must be a sequence of texts; got the single text {value!r}")
     array = np.asarray(value.tolist() if hasattr(value, "tolist") else list(value), dtype=object)
@@ -82,21 +82,21 @@ def read_texts(name: str, value: Any, dims: Mapping[str, int], count: int | None
 
 
 def read_labels(name: str, value: Any, dims: Mapping[str, int], count: int) -> dict[str, Any]:
-    """Tick labels: numbered from 0 if None, none if empty."""
+    """Read tick labels: numbered from 0 if None, none if empty."""
     if value is None:
         return {"n": count, "v": [str(number) for number in range(count)]}
     return {"n": 0, "v": []} if len(value) == 0 else read_texts(name, value, dims, count)
 
 
 def read_series_labels(labels: Sequence[str], count: int) -> list[str]:
-    """Labels of series, empty where none are given."""
+    """Read labels of series, empty where none are given."""
     if len(labels) not in (0, count):
         raise ValueError(f"labels must be one for each of the {count} series or groups; got {len(labels)}")
     return [str(label) for label in labels] or [""] * count
 
 
 def find_colours(names: Sequence[str], count: int) -> list[int]:
-    """Places in the palette."""
+    """Find places in the palette."""
     if not len(names):
         return [place % 7 for place in range(count)]
     if len(names) != count:
@@ -108,7 +108,7 @@ def find_colours(names: Sequence[str], count: int) -> list[int]:
 
 
 def read_highlight(value: Any, dims: Mapping[str, int], count: int) -> dict[str, Any] | None:
-    """Number of the highlighted item in each frame; NaN for none."""
+    """Read the number of the highlighted item in each frame; NaN for none."""
     if value is None:
         return None
     places = read_frames("highlight", value, dims, (), fixed=True)
@@ -120,7 +120,7 @@ def read_highlight(value: Any, dims: Mapping[str, int], count: int) -> dict[str,
 
 
 def pack_numbers(array: np.ndarray, digits: int, inner: int) -> dict[str, Any]:
-    """Numbers rounded to significant digits, flat, NaN as null; the last ``inner`` dimensions are a frame of ``n``."""
+    """Pack numbers rounded to significant digits, flat, NaN as null; the last ``inner`` dimensions are one frame."""
     rounded = [None if math.isnan(value) else float(f"{value:.{digits}g}") for value in array.ravel().tolist()]
     whole = [
         int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in rounded
@@ -129,7 +129,7 @@ def pack_numbers(array: np.ndarray, digits: int, inner: int) -> dict[str, Any]:
 
 
 def read_limits(name: str, limits: tuple[float, float]) -> list[float]:
-    """Two ends of an axis or colour scale, the lower first."""
+    """Read two ends of an axis or colour scale, the lower first."""
     low, high = (float(limit) for limit in limits)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"{name} must be two finite numbers, the lower first; got ({low:g}, {high:g})")
@@ -139,7 +139,7 @@ def read_limits(name: str, limits: tuple[float, float]) -> list[float]:
 def find_limits(
     arrays: Iterable[np.ndarray], *, symmetric: bool = False, margin: float = 0.05, log: bool = False
 ) -> tuple[float, float]:
-    """Ends that hold all defined values, with a margin, and never of length 0."""
+    """Find ends that hold all defined values, with a margin, and never of length 0."""
     values = np.concatenate([np.asarray(array, dtype=float).ravel() for array in arrays])
     values = values[~np.isnan(values)]
     if log:
@@ -160,19 +160,19 @@ def find_limits(
 
 
 def has_text(values: Any) -> bool:
-    """Whether a row of a readout holds texts rather than numbers."""
+    """Return whether a row of a readout holds texts rather than numbers."""
     while isinstance(values, (list, tuple)) and len(values):
         values = values[0]
     return isinstance(values, str) or getattr(getattr(values, "dtype", None), "kind", "") in ("U", "O")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a slider's setting is a number."""
+    """Return whether a slider's setting is a number."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def format_value(value: Any, form: Format) -> str:
-    """``value`` as the reader sees it: "undefined" for NaN, a true minus sign, no negative zero."""
+    """Write ``value`` as the reader sees it: "undefined" for NaN, a true minus sign, no negative zero."""
     if isinstance(value, str):
         return value if isinstance(form, str) else form(value)
     if is_number(value) and math.isnan(value):

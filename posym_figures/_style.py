@@ -81,7 +81,7 @@ COLOUR_MAPS: dict[str, Colormap] = {"diverging": _diverging(), "sequential": mat
 
 
 def apply_style(draw: Callable[Drawing, Figure]) -> Callable[Drawing, Figure]:
-    """``draw`` in the style of all plots, which it leaves as it was; the figure shows once in a notebook."""
+    """Let ``draw`` draw in the style of all plots, and leave it as it was; the figure shows once in a notebook."""
 
     @wraps(draw)
     def styled(*args: Drawing.args, **options: Drawing.kwargs) -> Figure:
@@ -107,13 +107,13 @@ class Series(NamedTuple):
 
 
 def get_figure(ax: Axes) -> Figure:
-    """The figure that an axes stands in."""
+    """Return the figure that an axes stands in."""
     figure = ax.figure
     return figure if isinstance(figure, Figure) else figure.figure
 
 
 def draw_scale_bar(ax: Axes, shown: Any, label: str = "", *, whole: bool = False, **look: Any) -> None:
-    """The scale of a drawing's colours, beside it."""
+    """Draw the scale of a drawing's colours beside it."""
     bar = get_figure(ax).colorbar(shown, ax=ax, **{"shrink": 0.85, "pad": 0.03, **look})
     if whole:
         bar.locator = MaxNLocator(integer=True)
@@ -131,7 +131,7 @@ def draw_cells(
     x_label: str,
     y_label: str,
 ) -> Any:
-    """A matrix as coloured cells, those that are undefined hatched; returns the image."""
+    """Draw a matrix as coloured cells, those that are undefined hatched; return the image."""
     low, high = read_limits("limits", limits or find_limits([matrix], symmetric=colours == "diverging", margin=0))
     rows, columns = matrix.shape
     if unknown := [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in np.argwhere(np.isnan(matrix))]:
@@ -155,7 +155,7 @@ def draw_cells(
 
 
 def draw_tick_labels(ax: Axes, shape: Sequence[int], rows: Sequence[str] | None, columns: Sequence[str] | None) -> None:
-    """Names of rows and columns, as many as there is room for; numbers from 0 where none are given."""
+    """Draw names of rows and columns, as many as there is room for; numbers from 0 where none are given."""
     for axis, labels, count, most in ((ax.yaxis, rows, shape[0], 18), (ax.xaxis, columns, shape[1], 16)):
         if labels is not None and len(labels) != count:
             raise ValueError(f"labels must be one for each of the {count} rows or columns; got {len(labels)}")
@@ -165,7 +165,7 @@ def draw_tick_labels(ax: Axes, shape: Sequence[int], rows: Sequence[str] | None,
 
 
 def draw_line(ax: Axes, x: np.ndarray, one: Series, *, dots: bool = False) -> None:
-    """A curve with its interval as a band; the label of one without values says so."""
+    """Draw a curve with its interval as a band; the label of one without values says so."""
     label = f"{one.name} {UNDEFINED}".strip() if np.isnan(one.values).all() else one.name
     if one.ends is not None:
         ax.fill_between(x, *one.ends, color=one.colour, alpha=0.22, linewidth=0)
@@ -173,7 +173,7 @@ def draw_line(ax: Axes, x: np.ndarray, one: Series, *, dots: bool = False) -> No
 
 
 def label_ends(ax: Axes) -> None:
-    """Labels curves at their right ends instead of in a legend; labels that would touch are pushed apart."""
+    """Label curves at their right ends instead of in a legend; labels that would touch are pushed apart."""
     named = [line for line in ax.lines if str(line.get_label()) and not str(line.get_label()).startswith("_")]
     if not named:
         return
@@ -196,13 +196,13 @@ def label_ends(ax: Axes) -> None:
 
 
 def draw_note(ax: Axes, text: str, spot: tuple[float, float], shift: tuple[float, float], **look: Any) -> None:
-    """A text at a place in the axes, in fractions of it, moved by so many points."""
+    """Draw a text at a place in the axes, in fractions of it, moved by so many points."""
     ax.annotate(text, spot, **{"xycoords": "axes fraction", "xytext": shift, "textcoords": "offset points",
                                "color": INK, **look})  # fmt: skip
 
 
 def draw_points(ax: Axes, x: np.ndarray, y: np.ndarray, layers: np.ndarray | None) -> None:
-    """Heads as points, coloured by layer where layers are given."""
+    """Draw heads as points, coloured by layer where layers are given."""
     paint: Any = {"color": PALETTE[0]} if layers is None else {"c": layers, "cmap": COLOUR_MAPS["sequential"]}
     points = ax.scatter(x, y, s=26, edgecolors=INK, linewidths=0.5, zorder=3, **paint)
     if layers is not None:
@@ -210,7 +210,7 @@ def draw_points(ax: Axes, x: np.ndarray, y: np.ndarray, layers: np.ndarray | Non
 
 
 def say_undefined(ax: Axes, count: int, what: str) -> None:
-    """Says above the axes how many values are undefined."""
+    """Say above the axes how many values are undefined."""
     if count:
-        said = f"{count} {what}{'s' if count > 1 else ''} {UNDEFINED}"
-        draw_note(ax, said, (1, 1), (0, 4), ha="right", va="bottom", fontsize=SMALL)
+        text = f"{count} {what}{'s' if count > 1 else ''} {UNDEFINED}"
+        draw_note(ax, text, (1, 1), (0, 4), ha="right", va="bottom", fontsize=SMALL)

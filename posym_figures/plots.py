@@ -1,4 +1,4 @@
-"""Plots of arrays: every function takes numbers and returns a figure; none computes or loads a model.
+"""Draw arrays: every function takes numbers and returns a figure; none computes or loads a model.
 
 Functions of one drawing take ``ax`` to draw into a figure that stands already. Undefined values (NaN) are hatched or
 left out, and said to be undefined.
@@ -59,7 +59,7 @@ def heatmap(
     diagonal: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
-    """A matrix ``[row, column]``, the first row on top; by default a cross-logit matrix ``C[a, b]``.
+    """Draw a matrix ``[row, column]``, the first row on top; by default a cross-logit matrix ``C[a, b]``.
 
     Args:
         colours: ``"diverging"`` around 0 or ``"sequential"``.
@@ -86,7 +86,7 @@ def heatmap(
 
 @apply_style
 def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "") -> Figure:
-    """Positional and symbolic scores ``[layer, head]`` side by side on one colour scale from 0 to 1."""
+    """Draw positional and symbolic scores ``[layer, head]`` side by side on one colour scale from 0 to 1."""
     positional = require_shape("positional", positional, "layer", "head")
     symbolic = require_shape("symbolic", symbolic, *zip(("layer", "head"), positional.shape, strict=True))
     layers, heads = positional.shape
@@ -113,7 +113,7 @@ def score_plane(
     gamma: float | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Heads in the positional-symbolic plane: scores ``[head]``, coloured by ``layers`` ``[head]`` where given.
+    """Draw heads in the positional-symbolic plane: scores ``[head]``, coloured by ``layers`` ``[head]`` where given.
 
     The diagonal parts heads that are more positional (below) from those that are more symbolic (above). ``gamma``
     frames the corners of pure heads: one score above ``1 - gamma``, the other below ``gamma``.
@@ -139,14 +139,11 @@ def score_plane(
 def share_triangle(
     symbol: Any, origin: Any, place: Any, *, layers: Any = None, title: str = "", ax: Axes | None = None
 ) -> Figure:
-    """Heads in the triangle of symbol, origin and place: shares ``[head]`` of :class:`posym_profile.Cube`.
+    """Draw heads in the triangle of symbol, origin and place: shares ``[head]`` of :class:`posym_profile.KeyAnova`.
 
     The three are divided by their sum, so what interactions hold is not seen here: say beside it how much that is. A
     head in a corner follows that alone, one in the middle all three alike; each line stands where one is a quarter, a
     half or three quarters. Coloured by ``layers`` ``[head]`` where given.
-
-    Raises:
-        ValueError: if the shapes differ, or a share is negative.
     """
     symbol = require_shape("symbol", symbol, "head")
     head = ("head", len(symbol))
@@ -191,7 +188,7 @@ def bars(
     reference_label: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Bars ``[series, bar]`` or ``[bar]`` with intervals from ``lower`` to ``upper``, shaped alike."""
+    """Draw bars ``[series, bar]`` or ``[bar]`` with intervals from ``lower`` to ``upper``, shaped alike."""
     rows = _read_series(values, ("bar", len(labels)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 3.3))[1]
     width = 0.72 / len(rows)
@@ -225,7 +222,7 @@ def dots(
     reference: float | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """One row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
+    """Draw one row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
     rows = _read_series(values, ("row", len(labels)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
     for place, one in enumerate(rows):
@@ -267,7 +264,7 @@ def curve(
     reference_label: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Curves ``[series, point]`` or ``[point]`` over ``x`` ``[point]``, labelled at their ends, with intervals."""
+    """Draw curves ``[series, point]`` or ``[point]`` over ``x`` ``[point]``, labelled at their ends, with intervals."""
     x = require_shape("x", x, "point")
     rows = _read_series(values, ("point", len(x)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 3.6))[1]
@@ -285,7 +282,7 @@ def curve(
 def _read_series(
     values: Any, last: tuple[str, int], names: Sequence[str], colours: Sequence[str], lower: Any, upper: Any
 ) -> list[Series]:
-    """Rows ``[series, last]``, or one row ``[last]``, with intervals shaped alike."""
+    """Read rows ``[series, last]``, or one row ``[last]``, with intervals shaped alike."""
 
     def rows(name: str, value: Any, count: str | tuple[str, int] = "series") -> np.ndarray:
         array = read_array(name, value)
@@ -306,14 +303,14 @@ def _read_series(
 
 
 def _draw_legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
-    """The title, and below it a legend in one row."""
+    """Draw the title, and below it a legend in one row."""
     if any(names):
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(names), borderaxespad=0, handlelength=1)
     ax.set_title(title, pad=26 if any(names) else None)
 
 
 def _draw_level(ax: Axes, value: float | None, label: str) -> None:
-    """A dashed line at a value to compare with, if there is one, named at its left end."""
+    """Draw a dashed line at a value to compare with, if there is one, named at its left end."""
     if value is not None:
         ax.axhline(value, **DASHED)
         draw_note(ax, label, (0, value), (3, 3), xycoords=("axes fraction", "data"))

@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from posym_profile.interventions._head_patching import ablate_heads, patch_heads
     from posym_profile.language_models._loading import load_model, load_tokenizer
     from posym_profile.prompts._binding import BindingPrompts, binding_prompts
-    from posym_profile.scores._cubes import Cube, origin_cube
+    from posym_profile.scores._cubes import KeyAnova, origin_cube
     from posym_profile.scores._profiling import Profile, profile
     from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
     "BindingPrompts",
-    "Cube",
     "HiddenBlocksWarning",
+    "KeyAnova",
     "LongPromptWarning",
     "Profile",
     "ablate_heads",
@@ -33,7 +33,7 @@ _HOMES = {
     "interventions._head_patching": ("ablate_heads", "patch_heads"),
     "language_models._loading": ("load_model", "load_tokenizer"),
     "prompts._binding": ("BindingPrompts", "binding_prompts"),
-    "scores._cubes": ("Cube", "origin_cube"),
+    "scores._cubes": ("KeyAnova", "origin_cube"),
     "scores._profiling": ("Profile", "profile"),
     "scores._visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
 }

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
@@ -32,25 +33,24 @@ or kind of transformers (LlamaForCausalLM, llama) asks no network. The exit stat
 it is refused, and 1 if there is no answer: there is no such model, the hub is not reached, or the kind was not tried.
 """
 
-# Said without importing what holds them, as all of the help is.
+# Said again here: the help imports nothing of what holds them, which takes seconds.
 PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds, smollm2-135m-binds (packaged; -binds: taught to bind)"
 TASKS = (
     *("binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"),
     *("index", "keyvalue", "induction", "text"),
 )
-# Options of _add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
+# What a task's prompts are drawn by, with defaults.
 DRAWN = {
     "facts": (16, "blocks per prompt of a task"),
     "prompts": (64, "prompts of a task"),
-    "seed": (0, "of them"),
+    "seed": (0, "seed of a task's prompts"),
 }
 # Other numbers that a command may take, and the least that each may be.
 LEAST = {"draws": 2, "explorer_prompts": 1}
-SHARED = ("batch_size", "threads", "device", "dtype", "device_map")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 or the command's own, 1 for what went wrong, 130 if interrupted."""
+    """Run one command; return the exit status: 0 or the command's own, 1 for what went wrong, 130 if interrupted."""
     options = _parser().parse_args(arguments)
     try:
         return options.command(options) or 0
@@ -72,11 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
-    tasks = f"{', '.join(TASKS)}, or module:function for one of your own"
-    _add_source(profile, tasks)
-    profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
-    _add_prompts(profile)
-    _add_measuring(profile)
+    _add_shared(profile, f"{', '.join(TASKS)}, or module:function for one of your own", "folder for the profile")
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
     profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
@@ -86,9 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--queries", nargs="+", default=["-1"], metavar="TOKEN", help=asked)
     known = "also tell attention to the previous and the first token, induction and copying of every head"
     profile.add_argument("--labels", action="store_true", help=known)
-    _add_cube(profile)
-    profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
-    profile.add_argument("--explorer", action="store_true", help="also explorer.html, to look into every head")
+    profile.add_argument("--energy", action="store_true", help="also tell each plane's part of the logits' energy")
+    profile.add_argument("--explorer", action="store_true", help="also write explorer.html, to look into every head")
     profile.add_argument("--explorer-prompts", type=int, metavar="N", help="its prompts, the first N (default: 16)")
     profile.add_argument("--explorer-layers", metavar="LAYERS", help="its layers, as 0-7,12 (default: all)")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
@@ -97,12 +92,9 @@ def _parser() -> argparse.ArgumentParser:
 
     survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
     survey.add_argument("models", metavar="LIST", help="file with one model a line")
-    _add_source(survey, "tasks as of profile, with commas between (default: binding)", required=False)
-    survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
-    _add_prompts(survey)
-    _add_measuring(survey)
-    _add_cube(survey)
-    survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
+    tasks = "tasks as of profile, with commas between (default: binding)"
+    _add_shared(survey, tasks, "folder for the table and the profiles", required=False)
+    survey.add_argument("--draws", type=int, default=2000, help="draws of the intervals' bootstrap (default: 2000)")
     add_places(survey)
     survey.set_defaults(command=_survey)
 
@@ -110,48 +102,37 @@ def _parser() -> argparse.ArgumentParser:
     support.add_argument("model", help=f"{PACKAGED}, a folder, a name on the Hugging Face hub, or a class or kind")
     support.set_defaults(command=_support)
 
-    for added in _companions():
-        added(commands)
+    for add_commands in _find_companions():
+        add_commands(commands)
     return parser
 
 
-def _add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool = True) -> None:
-    """Options on where prompts come from."""
+def _add_shared(parser: argparse.ArgumentParser, tasks: str, folder: str, *, required: bool = True) -> None:
+    """Add what profiles and surveys share: where prompts come from, and how they are measured."""
     source = parser.add_mutually_exclusive_group(required=required)
     source.add_argument("--task", help=tasks)
     source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or JSON Lines; see the guide")
     parser.add_argument("--template", help="wording of the task binding: likes (default), bought or lives")
-
-
-def _add_prompts(parser: argparse.ArgumentParser) -> None:
-    """Options on which prompts of a task are drawn."""
+    parser.add_argument("--out", required=True, metavar="DIR", help=folder)
     for name, (default, what) in DRAWN.items():
         parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
-
-
-def _add_measuring(parser: argparse.ArgumentParser) -> None:
-    """Options on how anything is measured."""
     parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
     parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
     parser.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
     parser.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
-
-
-def _add_cube(parser: argparse.ArgumentParser) -> None:
-    """The option of profiles and surveys that takes symbol and origin apart."""
-    what = (
+    cube = (
         "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
         "where it is read; costs as many passes more for each prompt as it has blocks"
     )
-    parser.add_argument("--cube", action="store_true", help=what)
+    parser.add_argument("--cube", action="store_true", help=cube)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
-    """Options on where and how a command runs."""
+    """Add options on where and how a command runs."""
     places = parser.add_mutually_exclusive_group()
     places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
-    places.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, in place of this machine")
+    places.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, in place of this machine")
     parser.add_argument("--force", action="store_true", help="discard what is there and run again")
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
@@ -174,41 +155,41 @@ def _check(options: argparse.Namespace) -> None:
     for name, least in LEAST.items():
         if name in given:
             require_count(name, given[name], least)
-    if "jobs" in options:
-        check_places(options.jobs, options.cluster)
-        find_folder_above(options.out)
+    check_places(options.jobs, options.cluster)
+    find_folder_above(options.out)
     if "queries" in options:
-        _queries(options.queries)
+        options.queries = _read_queries(options.queries)
 
 
-def _source(options: argparse.Namespace, task: str | None = None) -> dict[str, Any]:
-    """Settings of a profile on where its prompts come from, by default a task; options that do not fit each other are
-    refused.
-    """
+def _read_settings(options: argparse.Namespace, task: str | None = None) -> dict[str, Any]:
+    """Return the settings of a profile that are among the options; refuse options that do not fit each other."""
     from posym_profile.prompts._binding import TEMPLATES
+    from posym_profile.report._profile_settings import ProfileSettings
 
     given = vars(options)
-    drawn = {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
+    names = {field.name for field in fields(ProfileSettings)} - {"task"}
+    settings = {name: given[name] for name in given if name in names}
+    settings |= {name: default for name, (default, _) in DRAWN.items() if given[name] is None}
     if options.input is not None:
         if not_drawn := [f"--{name}" for name in (*DRAWN, "template") if given[name] is not None]:
             raise ValueError(
                 f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
             )
-        return {"task": None, "input": options.input, **drawn}
+        return {**settings, "task": None}
     task = task if options.task is None else options.task
     if options.template is None:
-        return {"task": task, **drawn}
+        return {**settings, "task": task}
     if task != "binding":
         raise ValueError(
             f"--template words the task binding, not {task}; leave it out, or pass --task binding-bought or the like"
         )
     if options.template not in TEMPLATES:
         raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
-    return {"task": f"binding-{options.template}", **drawn}
+    return {**settings, "task": f"binding-{options.template}"}
 
 
-def _queries(given: Sequence[str]) -> list[int] | Literal["all"]:
-    """Tokens as they are written: whole numbers, or all."""
+def _read_queries(given: Sequence[str]) -> list[int] | Literal["all"]:
+    """Read tokens as they are written: whole numbers, or all."""
     if list(given) == ["all"]:
         return "all"
     try:
@@ -220,7 +201,7 @@ def _queries(given: Sequence[str]) -> list[int] | Literal["all"]:
 
 
 def _require_matplotlib() -> None:
-    """Ask for what draws the figures of a report, before anything is measured."""
+    """Refuse, before anything is measured, a report without what draws its figures."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -232,7 +213,7 @@ def _require_matplotlib() -> None:
 
 def _profile(options: argparse.Namespace) -> None:
     _check(options)
-    layers = None if options.explorer_layers is None else _numbers("--explorer-layers", options.explorer_layers)
+    layers = None if options.explorer_layers is None else _read_numbers("--explorer-layers", options.explorer_layers)
     if not options.explorer and (options.explorer_prompts is not None or layers is not None):
         raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
     if not options.no_report:
@@ -245,44 +226,28 @@ def _profile(options: argparse.Namespace) -> None:
     from posym_profile.report._tables import describe_answers
     from posym_profile.scores._visibility import format_count
 
-    source = _source(options)
-    settings = ProfileSettings(
-        model=options.model,
-        tau=options.tau,
-        eps=options.eps,
-        per_frequency=options.per_frequency,
-        visible_only=options.visible_only,
-        energy=options.energy,
-        cube=options.cube,
-        queries=_queries(options.queries),
-        labels=options.labels,
-        **source,
-        **{name: getattr(options, name) for name in SHARED},
-    )
+    settings = ProfileSettings(**_read_settings(options))
     extras = {} if options.no_report else {NAME: Extra(make=render_pages)}
     if options.explorer:
         number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
         extras[EXPLORER] = write_explorer(settings, prompts=number, layers=layers)
-    profile = run_profile(
-        settings,
-        options.out,
-        jobs=options.jobs,
-        cluster=options.cluster,
-        force=options.force,
-        progress=not options.no_progress,
-        extras=extras,
-        report=lambda line: print(line, file=sys.stderr),
-    )
+    profile = run_profile(settings, options.out, extras=extras, **_read_places(options))
     shape = profile.arrays["positional"].shape
     sizes = zip(shape, ("prompt", *(("token",) if len(shape) > 3 else ()), "layer", "head"), strict=True)
     parts = [*(format_count(number, thing) for number, thing in sizes), f"{profile.provenance['seconds']:.0f} s"]
-    parts += [said for said in (describe_answers(profile.arrays),) if said]
+    parts += filter(None, [describe_answers(profile.arrays)])
     shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
     print(f"{', '.join(parts)}: {shown}")
 
 
-def _numbers(name: str, text: str) -> list[int]:
-    """Numbers and runs of them, as ``0-7,12``."""
+def _read_places(options: argparse.Namespace) -> dict[str, Any]:
+    """Return where and how a command runs; what a user may want to know goes to standard error."""
+    places = {name: getattr(options, name) for name in ("jobs", "cluster", "force")}
+    return {**places, "progress": not options.no_progress, "report": lambda line: print(line, file=sys.stderr)}
+
+
+def _read_numbers(name: str, text: str) -> list[int]:
+    """Read numbers and runs of them, as ``0-7,12``."""
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -295,9 +260,9 @@ def _numbers(name: str, text: str) -> list[int]:
 def _support(options: argparse.Namespace) -> int:
     from posym_profile.scores._supported import find_support
 
-    found = find_support(options.model)
-    print(found.describe())
-    return {"refused": 3, "not tried": 1}.get(found.verdict, 0)
+    support = find_support(options.model)
+    print(support.describe())
+    return {"refused": 3, "not tried": 1}.get(support.verdict, 0)
 
 
 def _survey(options: argparse.Namespace) -> None:
@@ -305,30 +270,25 @@ def _survey(options: argparse.Namespace) -> None:
     from posym_profile.report._survey import PAGE, read_models, run_survey
     from posym_profile.scores._visibility import format_count
 
-    source = _source(options, "binding")
-    tasks = source.pop("task")
+    settings = _read_settings(options, "binding")
+    tasks = settings.pop("task")
+    for name in ("input", "cube"):  # as in surveys from before they could be asked for
+        if not settings[name]:
+            settings.pop(name)
     rows = run_survey(
         read_models(options.models),
         [] if options.input else [task.strip() for task in tasks.split(",")],
         options.out,
-        options={
-            **source,
-            **{name: getattr(options, name) for name in SHARED},
-            **({"cube": True} if options.cube else {}),
-        },
+        options=settings,
         draws=options.draws,
-        jobs=options.jobs,
-        cluster=options.cluster,
-        force=options.force,
-        progress=not options.no_progress,
-        report=lambda line: print(line, file=sys.stderr),
+        **_read_places(options),
     )
     refused = sum(row["refused"] != "" for row in rows)
     print(f"{format_count(len(rows) - refused, 'profile')}, {refused} refused: {Path(options.out) / PAGE}")
 
 
-def _companions() -> list[Callable[[Any], None]]:
-    """What adds further commands: entry points of installed packages, or the companion in a bare checkout."""
+def _find_companions() -> list[Callable[[Any], None]]:
+    """Find what adds further commands: entry points of installed packages, or the companion in a bare checkout."""
     entries = list(entry_points(group="posym_profile.commands"))
     if entries:
         return [entry.load() for entry in entries]

@@ -653,14 +653,14 @@ NOTHING_READ = {
 # What faces offer because a function above, of another room, calls it: it runs on a device with that one.
 CALLED_BELOW = {
     *(
-        "attention_hook",
+        "hook_attention",
         "average_views",
         "check_prompts",
         "find_input_device",
         "find_output_projections",
-        "last_logits",
+        "compute_last_logits",
     ),
-    *("forward_with_hook", "make_cube", "measure_crossed_logits", "measure_cube_logits", "place_in_first_head"),
+    *("forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits", "place_in_first_head"),
     *("predict_classes", "replace_heads", "require_outputs", "rotate_neighbours", "select_all", "select_by_angle"),
     "stack_streams",
 }

@@ -22,7 +22,7 @@ from posym_profile.capture import capture, find_input_device
 from posym_profile.interventions import find_output_projections, record_head_outputs
 from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts
-from posym_profile.scores import Cube, LayerHeads, map_layers, origin_cube
+from posym_profile.scores import KeyAnova, LayerHeads, map_layers, origin_cube
 
 # theta n at which a plane's contents are half symbol, see posym_core.metrics._frequencies.dirichlet_kernel.
 CROSSING = 2.78
@@ -104,7 +104,7 @@ def swap_predictors(
     }
 
 
-def predict_from_cubes(cubes: Iterable[Cube]) -> dict[str, Float[Tensor, "layer head"]]:
+def predict_from_cubes(cubes: Iterable[KeyAnova]) -> dict[str, Float[Tensor, "layer head"]]:
     """What depends on the symbol alone, or on origin and place alone: part of the variance, and root of its size."""
     every = list(cubes)
     predictors = {}

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_core.metrics import draw_latin_square, permute_blocks, rotate
-from posym_profile.capture import AttentionInputs, attention_hook
+from posym_profile.capture import AttentionInputs, hook_attention
 from posym_profile.language_models import PACKAGED
 from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, binding_prompts
@@ -297,7 +297,7 @@ def run_exchanges(
         weights = call.weights()[:, :, 0]
         rows["attention"].append(torch.stack([weights[..., at.to(weights.device)].sum(-1) for at in tokens], -1))
 
-    with attention_hook(model, look):
+    with hook_attention(model, look):
         ids = question.to(model.device).expand(len(RUNS), -1)
         logits = model(ids, past_key_values=again, use_cache=True, logits_to_keep=1).logits[:, -1]
     return {**{name: torch.stack(values, 1).cpu() for name, values in rows.items()}, "logits": logits.float().cpu()}
@@ -329,7 +329,7 @@ def exchange_layer_alone(
         both = [logits[..., at.to(logits.device)].logsumexp(-1) for at in tokens]
         rows.append((both[0] - both[1]).cpu())
 
-    with attention_hook(model, look):
+    with hook_attention(model, look):
         ids = pair.question.to(model.device)[None]
         model(ids, past_key_values=copy.deepcopy(pair.cache), use_cache=True, logits_to_keep=1)
     return torch.stack(rows, 1)

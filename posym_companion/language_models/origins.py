@@ -34,9 +34,9 @@ from posym_core.metrics import (
 from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import Prompts, binding_prompts, read_reference_text, text_prompts
 from posym_profile.scores import (
-    Cube,
+    KeyAnova,
     LayerHeads,
-    make_cube,
+    make_key_anova,
     map_layers,
     measure_crossed_logits,
     measure_cube_logits,
@@ -300,7 +300,7 @@ def square_arrays(
     seen = measured.pop("seen")[0, :, 0].bool()
     mass = measured.pop("mass").mean(0)
     cubes = {
-        name: make_cube(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
+        name: make_key_anova(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
         for name, x in measured.items()
     }
     parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
@@ -315,14 +315,14 @@ def square_arrays(
     }
 
 
-def without_first(cube: Cube, first: int) -> dict[str, Float[Tensor, "layer head"]]:
+def without_first(cube: KeyAnova, first: int) -> dict[str, Float[Tensor, "layer head"]]:
     """The parts, and the variance of the prompts' means, over all origins and places but the first ones."""
     logits, seen = cube.logits[..., first:, first:], cube.seen[:, None, first:]
     parts = split_variance(logits, seen, rounding=torch.finfo(torch.float32).eps)
     return {**parts, "prompts": measure_prompt_variance(logits, cube.orders[:, first:], seen)}
 
 
-def _curve(cube: Cube, axis: int) -> Float[Tensor, "layer head level"]:
+def _curve(cube: KeyAnova, axis: int) -> Float[Tensor, "layer head level"]:
     """Mean logit at each level of one axis over the places that are seen, less the mean of all."""
     logits = cube.logits.masked_fill(~cube.seen[:, None, None, None], torch.nan)
     mean = logits.nanmean([place - 3 for place in range(3) if place != axis])
@@ -378,7 +378,7 @@ def _contrasts(
     asked = {"symbol": symbols, "origin": places, "place": places}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        seen = heads.seen_blocks(swaps)[0]
+        seen = heads.find_seen_blocks(swaps)[0]
         measured = {}
         for name, read in CROSSED.items():
             logits = measure_crossed_logits(heads, swaps, read=read).masked_fill(~seen, torch.nan)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posym_companion.several_hops.hop_questions import HopQuestion
 from posym_core._checks import require_evaluation
-from posym_profile.language_models import Choices, last_logits
+from posym_profile.language_models import Choices, compute_last_logits
 
 # Beginnings of candidates in one forward pass; each of them holds a copy of what the model keeps of the prompt.
 BEGINNINGS = 8
@@ -64,10 +64,10 @@ def answer_questions(
     with torch.no_grad():
         # Instruction and examples are the same for all and are read once; every prompt keeps a token of its own.
         shared = min(_common(prompts), *(len(prompt) - 1 for prompt in prompts))
-        opening = last_logits(model, torch.tensor([prompts[0][:shared]]), None)[1] if shared else None
+        opening = compute_last_logits(model, torch.tensor([prompts[0][:shared]]), None)[1] if shared else None
         for question, text, prompt in zip(questions, texts, prompts, strict=True):
             candidates = encode_candidates(tokenizer, question.candidates, text, chat)
-            logits, cache = last_logits(model, torch.tensor([prompt[shared:]]), copy.deepcopy(opening))
+            logits, cache = compute_last_logits(model, torch.tensor([prompt[shared:]]), copy.deepcopy(opening))
             log_probabilities.append(_choose(model, candidates, logits, cache))
             longest = max(map(len, candidates)) + GRACE
             exact.append(_says(model, tokenizer, question.answer, logits, cache, longest))
@@ -121,7 +121,7 @@ def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any)
         ids = torch.tensor([[*row, *([row[-1]] * (width - len(row)))] for row in rows])
         grown = copy.deepcopy(cache)
         grown.batch_repeat_interleave(len(rows))
-        chosen, _ = last_logits(model, ids, grown, width)
+        chosen, _ = compute_last_logits(model, ids, grown, width)
         for row, of_row in zip(rows, chosen.log_softmax(-1), strict=True):
             after |= {row[: place + 1]: of_row[place] for place in range(len(row))}
 
@@ -148,7 +148,7 @@ def _says(model: Any, tokenizer: Any, answer: str, logits: Tensor, cache: Any, l
             return text.split("\n")[0].strip() == answer
         if not answer.startswith(text.rstrip()):
             return False
-        logits, cache = last_logits(model, torch.tensor([[token]]), cache)
+        logits, cache = compute_last_logits(model, torch.tensor([[token]]), cache)
     return False
 
 

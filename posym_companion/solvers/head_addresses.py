@@ -24,12 +24,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, name_prefix
 from posym_companion.language_models.origin_patching import fill_cache
-from posym_companion.loop import SECOND, Experiment, PromptSetting, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_decoders import STEPS, TASK, Lesson, teach_decoder
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_profile.capture import AttentionInputs, attention_hook
+from posym_profile.capture import AttentionInputs, hook_attention
 from posym_profile.interventions import edit_head_outputs
 from posym_profile.language_models import PACKAGED, merge_lora
 from posym_profile.prompts import Draft, Prompts, PromptTokens, draft_prompts, find_single_words, shuffle
@@ -254,7 +254,7 @@ def run_last_token(
     with contextlib.ExitStack() as stack:
         stack.callback(handle.remove)
         stack.enter_context(edit_head_outputs(model, change))
-        stack.enter_context(attention_hook(model, look))
+        stack.enter_context(hook_attention(model, look))
         last = prompts.input_ids[runs, -1:].to(model.device)
         hidden = model.base_model(last, past_key_values=again, use_cache=True).last_hidden_state[:, -1]
     # Logits of the attributes alone: those of a whole vocabulary would be most of the work.
@@ -330,7 +330,7 @@ def name_heads(model: Any, setting: HeadAddresses) -> Heads:
             told = call.weights()[:, :, 0, prompts.start :][..., : prompts.blocks * prompts.block_length]
             seen.append(told.unflatten(-1, (prompts.blocks, -1)).sum(-1)[RUNS, :, prompts.target].mean(0))
 
-        with attention_hook(model, look):
+        with hook_attention(model, look):
             model(prompts.input_ids, use_cache=False)
         rows.append(torch.stack(seen))
     attention = torch.stack(rows).mean(0)

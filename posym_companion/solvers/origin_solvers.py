@@ -31,7 +31,7 @@ from posym_companion.solvers.task_solvers import (
 from posym_core.metrics import PARTS, BlockLayout, compute_block_logits, draw_latin_square, permute_blocks
 from posym_core.models import DecoderEnsemble
 from posym_core.tasks import FactsBatch, Question
-from posym_profile.scores import LayerHeads, make_cube
+from posym_profile.scores import LayerHeads, make_key_anova
 
 # Parts of the variance of a head's logits: the seven of a cube, and that between the prompts' means.
 KEPT = (*PARTS.values(), "prompts")
@@ -106,7 +106,7 @@ def measure_parts(
         kinds = []
         for queries in QUERIES:
             logits = torch.stack([measure_logits(layer, blocks, crossed=queries == "crossed") for layer in heads]).cpu()
-            cube = make_cube(logits, orders.cpu(), seen, rounding=torch.finfo(torch.float32).eps)
+            cube = make_key_anova(logits, orders.cpu(), seen, rounding=torch.finfo(torch.float32).eps)
             parts = torch.stack([*(cube.parts[name] for name in PARTS.values()), cube.prompts], -1)
             kinds.append(parts.nan_to_num(0).unflatten(0, (len(model.seeds), setting.solver.layers)))
         squares.append(torch.stack(kinds, 1))

@@ -36,14 +36,14 @@ class AttentionInputs:
     rows: Int[Tensor, " row"]
 
     def logits(self) -> Float[Tensor, "prompt head row key"]:
-        """Logits of the chosen rows, scaled and capped, of visible and invisible keys alike."""
+        """Compute the logits of the chosen rows, scaled and capped, of visible and invisible keys alike."""
         prompts, heads, rows, dim = self.query.shape
         grouped = self.query.reshape(prompts, self.keys.shape[1], -1, dim)
         logits = (grouped @ self.keys.transpose(-1, -2)).reshape(prompts, heads, rows, -1) * self.scale
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def weights(self) -> Float[Tensor, "prompt head row key"]:
-        """Attention weights of the chosen rows."""
+        """Compute the attention weights of the chosen rows."""
         logits = self.logits().masked_fill(~self.visible, -torch.inf)
         if self.sinks is None:
             return logits.softmax(-1)

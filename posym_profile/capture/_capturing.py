@@ -1,4 +1,4 @@
-"""Queries and keys out of Hugging Face models, as their own attention uses them.
+"""Capture queries and keys of Hugging Face models, as their own attention uses them.
 
 A *tap* looks on while the model attends: it hands over the rotated query of chosen tokens, all rotated keys, the
 scale and what else enters the softmax, and lets the model's own attention function go on untouched. So the output
@@ -46,7 +46,7 @@ def capture(
     rows: Sequence[int] | None = (-1,),
     batch_size: int | None = None,
 ) -> list[AttentionInputs]:
-    """Queries of chosen tokens and all keys of every attention call of a forward pass.
+    """Capture the queries of chosen tokens and all keys of every attention call of a forward pass.
 
     Args:
         model: a Hugging Face decoder in evaluation mode, on any device, or what
@@ -61,8 +61,6 @@ def capture(
     Raises:
         UnsupportedModelError: if the model has no attention that can be captured, or a kind of attention that a
             softmax over scaled products does not describe.
-        TypeError, ValueError: if ``input_ids``, ``rows`` or ``batch_size`` do not fit, or prompts begin or end with pad
-            tokens.
     """
     model = unwrap(model)
     if batch_size is not None:
@@ -74,7 +72,7 @@ def capture(
         calls: list[AttentionInputs] = []
         route = forward_with_hook(model, prompts, calls.append, rows=rows, route=route, keep=True)
         parts.append(calls)
-    return [_joined(part) for part in zip(*parts, strict=True)]
+    return [_join_calls(part) for part in zip(*parts, strict=True)]
 
 
 def forward_with_hook(
@@ -88,19 +86,15 @@ def forward_with_hook(
     verify: bool = False,
     **inputs: Any,
 ) -> Route:
-    """Run the model once under :func:`attention_hook`, on the first route that sees attention calls, and return that
-    route.
+    """Run the model once under :func:`hook_attention`; return the first route on which attention calls are seen.
 
     Args:
         route: the only route to try; by default all in turn, which costs a second pass where the first sees nothing.
         inputs: further inputs of the model, such as ``position_ids``.
-
-    Raises:
-        UnsupportedModelError: if no attention call is seen.
     """
     check_model(model)
     for candidate in ROUTES if route is None else (route,):
-        with attention_hook(
+        with hook_attention(
             model, receive, rows=rows, route=candidate, keep=keep, verify=verify, tokens=input_ids.shape[-1]
         ) as calls:
             forward(model, input_ids, **inputs)
@@ -110,7 +104,7 @@ def forward_with_hook(
 
 
 @contextlib.contextmanager
-def attention_hook(
+def hook_attention(
     model: nn.Module,
     receive: Callable[[AttentionInputs], Any],
     *,
@@ -120,7 +114,7 @@ def attention_hook(
     verify: bool = False,
     tokens: int | None = None,
 ) -> Iterator[itertools.count]:
-    """Within the block, hand every attention call of ``model`` to ``receive`` before the model goes on.
+    """Hand every attention call of ``model`` within the block to ``receive`` before the model goes on.
 
     Args:
         model: a Hugging Face model.
@@ -157,7 +151,7 @@ def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: 
 
 
 def find_input_device(model: nn.Module) -> torch.device:
-    """Where the model wants its token ids."""
+    """Find the device on which the model wants its token ids."""
     embeddings = get_input_embeddings(model)
     # Weights that accelerate brings in for each pass are on the meta device in between.
     elsewhere = getattr(getattr(embeddings, "_hf_hook", None), "execution_device", None)
@@ -165,7 +159,7 @@ def find_input_device(model: nn.Module) -> torch.device:
 
 
 def get_input_embeddings(model: nn.Module) -> Any:
-    """The embedding of token ids; refuses what has none, or several."""
+    """Return the embedding of token ids; refuse what has none, or several."""
     find: Any = getattr(model, "get_input_embeddings", None)
     if find is None:
         inner = [name for name, part in model.named_modules() if hasattr(part, "get_input_embeddings")]
@@ -202,7 +196,7 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
-    """Token ids as ``[prompt, token]`` int64, or an error that says what does not fit."""
+    """Return token ids as ``[prompt, token]`` int64; refuse what is none."""
     if not isinstance(input_ids, Tensor):
         way, first = "Use torch.as_tensor", input_ids[0] if isinstance(input_ids, list | tuple) and input_ids else None
         if isinstance(input_ids, str) or isinstance(first, str):
@@ -222,13 +216,11 @@ def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt to
     return input_ids
 
 
-def _joined(calls: Sequence[AttentionInputs]) -> AttentionInputs:
-    """The same call of several batches as one."""
+def _join_calls(calls: Sequence[AttentionInputs]) -> AttentionInputs:
+    """Join the same call of several batches."""
     if len(calls) == 1:
         return calls[0]
-    return replace(
-        calls[0],
-        query=torch.cat([call.query for call in calls]),
-        keys=torch.cat([call.keys for call in calls]),
-        visible=torch.cat([call.visible for call in calls]),
-    )
+    parts: dict[str, Any] = {
+        name: torch.cat([getattr(call, name) for call in calls]) for name in ("query", "keys", "visible")
+    }
+    return replace(calls[0], **parts)

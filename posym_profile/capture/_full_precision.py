@@ -1,4 +1,4 @@
-"""Models in half precision, computed in float32: what a model *is* can be asked without its rounding.
+"""Compute models in half precision in float32: what a model *is* can be asked without its rounding.
 
 Guards against attention that is no softmax over rotary logits must see differences of 1e-4, and slow planes turn by
 less than half precision resolves. A copy of the model in float32 would take twice its memory, and changing its
@@ -19,14 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 HALF = (torch.bfloat16, torch.float16)
-
-
 CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 
 
 @contextlib.contextmanager
 def compute_in_float32(model: nn.Module) -> Iterator[None]:
-    """Within the block, a model that has weights in half precision computes in float32 in this thread."""
+    """Let a model that has weights in half precision compute in float32 within the block, in this thread."""
     half = next((parameter.dtype for parameter in model.parameters() if parameter.dtype in HALF), None)
     if half is None:
         yield
@@ -45,7 +43,7 @@ class _WideConvolutions(TorchFunctionMode):
 
 
 class InFloat32(TorchDispatchMode):
-    """Within the block, torch computes in float32 wherever it would in bfloat16 or float16.
+    """Lets torch compute in float32 within the block wherever it would in bfloat16 or float16.
 
     Operations that are not torch's own, such as attention kernels for half precision alone, get what they would have
     got, in ``half``.

@@ -1,4 +1,4 @@
-"""Prompts of different lengths in one tensor: what is padding, and the prompts without it."""
+"""Remove the padding of prompts of different lengths in one tensor."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from posym_core._checks import Checks, require, require_known_tokens
+from posym_profile.language_models._model_summary import get_text_config
 
 WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attention_mask (1 for tokens, 0 for padding)"
 
@@ -18,16 +19,9 @@ WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attenti
 def remove_padding(
     model: nn.Module, input_ids: Int[Tensor, "prompt token"], attention_mask: Tensor | None, least: int
 ) -> list[Int[Tensor, "prompt token"]]:
-    """The prompts in their order without padding, those of one length that follow each other in one tensor.
+    """Return the prompts in their order without padding, those of one length that follow each other in one tensor.
 
-    Args:
-        model: whose pad token must not stand at an end of a prompt.
-        input_ids: see ``check_input_ids``.
-        attention_mask: 1 for tokens, 0 for padding on either side; None for no padding.
-        least: tokens that a prompt must have.
-
-    Raises:
-        TypeError, ValueError: if the mask does not fit, padding is left, or the model has no such token.
+    Refuse prompts of fewer than ``least`` tokens, or with the model's pad token at an end that no mask tells of.
     """
     with Checks():
         return _split(model, input_ids, attention_mask, least)
@@ -44,7 +38,7 @@ def _split(
     if attention_mask is None:
         _refuse_pad_tokens(model, input_ids)
         return [input_ids]
-    seen = _checked(attention_mask, input_ids, least).cpu()
+    seen = _read_mask(attention_mask, input_ids, least).cpu()
     first = seen.int().argmax(1)
     last = first + seen.sum(1)
     prompts = [ids[a:b] for ids, a, b in zip(input_ids, first.tolist(), last.tolist(), strict=True)]
@@ -57,7 +51,7 @@ def _split(
     return [torch.stack(run) for run in runs]
 
 
-def _checked(mask: Any, input_ids: Tensor, least: int) -> Bool[Tensor, "prompt token"]:
+def _read_mask(mask: Any, input_ids: Tensor, least: int) -> Bool[Tensor, "prompt token"]:
     if not isinstance(mask, Tensor):
         raise TypeError(f"attention_mask must be a torch tensor; got {type(mask).__name__}. Use torch.as_tensor")
     if mask.numel() != input_ids.numel() or mask.shape[-1] != input_ids.shape[-1]:
@@ -85,8 +79,7 @@ def _checked(mask: Any, input_ids: Tensor, least: int) -> Bool[Tensor, "prompt t
 
 def _refuse_pad_tokens(model: nn.Module, input_ids: Int[Tensor, "prompt token"], number: int = 0) -> None:
     """Refuse prompts that begin or end with padding: it would be scored as content."""
-    config: Any = getattr(model, "config", None)
-    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    config = get_text_config(getattr(model, "config", None))
     pad = getattr(config, "pad_token_id", None)
     if not isinstance(pad, int):
         return
@@ -94,12 +87,12 @@ def _refuse_pad_tokens(model: nn.Module, input_ids: Int[Tensor, "prompt token"],
     # One such token may begin or end a text where the model has no pad token of its own.
     allowed = int(any(pad in end if isinstance(end, list | tuple) else pad == end for end in ends))
     is_pad = input_ids == pad
-    for side, here in (("begins", is_pad), ("ends", is_pad.flip(1))):
-        run = here.int().cumprod(1).sum(1)
-        require((run <= allowed).all(), functools.partial(_padded, run, side, pad, number))
+    for side, from_end in (("begins", is_pad), ("ends", is_pad.flip(1))):
+        run = from_end.int().cumprod(1).sum(1)
+        require((run <= allowed).all(), functools.partial(_make_padding_error, run, side, pad, number))
 
 
-def _padded(run: Int[Tensor, " prompt"], side: str, pad: int, number: int) -> ValueError:
+def _make_padding_error(run: Int[Tensor, " prompt"], side: str, pad: int, number: int) -> ValueError:
     prompt = int(run.argmax())
     return ValueError(
         f"prompt {number + prompt} {side} with {int(run[prompt])} pad tokens (id {pad}), which would be scored as "

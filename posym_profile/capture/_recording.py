@@ -1,4 +1,4 @@
-"""What a tap does: attention calls are noted as they happen, on either route."""
+"""Record attention calls as they happen, on either route."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Recorder:
         self.tokens = tokens
         self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
         self.seen = itertools.count()
-        self.rows_there: dict[tuple[int, torch.device], Tensor] = {}
+        self.rows_by_place: dict[tuple[int, torch.device], Tensor] = {}
 
     def record(
         self,
@@ -68,9 +68,9 @@ class Recorder:
         if self.tokens is not None:
             check_tokens(self.model, module, query.shape[2], keys, self.tokens)
         place = query.shape[2], query.device
-        rows = self.rows_there.get(place)
+        rows = self.rows_by_place.get(place)
         if rows is None:
-            rows = self.rows_there[place] = self.chosen(*place)
+            rows = self.rows_by_place[place] = self.select_rows(*place)
         call = AttentionInputs(
             index=next(self.seen),
             module=module,
@@ -85,7 +85,7 @@ class Recorder:
         check_sparse(self.model, module, call.visible, rows)
         return call
 
-    def chosen(self, tokens: int, device: torch.device) -> Tensor:
+    def select_rows(self, tokens: int, device: torch.device) -> Tensor:
         if self.rows is None:
             return torch.arange(tokens, device=device)
         if any(not -tokens <= row < tokens for row in self.rows):
@@ -93,10 +93,10 @@ class Recorder:
         # Not by torch.tensor: a GPU waits for what is copied from the host.
         return torch.cat([torch.arange(row % tokens, row % tokens + 1, device=device) for row in self.rows])
 
-    def visible(
+    def read_visible(
         self, module: nn.Module, mask: Any, query: Tensor, key: Tensor, causal: bool, window: int | None
     ) -> Callable[[Tensor], Tensor]:
-        """Which keys chosen rows see, read from whatever mask the attention function was given."""
+        """Find which keys chosen rows see, from whatever mask the attention function was given."""
         prompts, keys, queries = query.shape[0], key.shape[2], query.shape[2]
 
         def of_rows(rows: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class Recorder:
                 seen = part > HIDDEN_BELOW
                 require(
                     (part.masked_fill(~seen, 0) == 0).all(),
-                    lambda: self.unsupported(module, "adds a bias to its logits (ALiBi or a learned mask)"),
+                    lambda: self.make_error(module, "adds a bias to its logits (ALiBi or a learned mask)"),
                 )
                 return seen
             position, place = rows + (keys - queries), torch.arange(keys, device=rows.device)
@@ -119,14 +119,14 @@ class Recorder:
                 return seen.expand(prompts, 1, -1, -1)
             if isinstance(mask, Tensor) and mask.ndim == 2:
                 return seen & mask[:, None, None, :keys].bool()
-            raise self.unsupported(module, f"hides keys by a {type(mask).__name__}, which cannot be read row by row")
+            raise self.make_error(module, f"hides keys by a {type(mask).__name__}, which cannot be read row by row")
 
         return of_rows
 
-    def unsupported(self, module: nn.Module, reason: str) -> UnsupportedModelError:
+    def make_error(self, module: nn.Module, reason: str) -> UnsupportedModelError:
         return make_no_products_error(self.model, module, reason)
 
-    def not_finite(self, call: AttentionInputs) -> ValueError:
+    def make_not_finite_error(self, call: AttentionInputs) -> ValueError:
         bad = [name for name, x in self.model.named_parameters() if not bool(x.isfinite().all())]
         reason = f"weights hold NaN or infinity: {bad[0]}" if bad else "numbers grow too large for the model's type"
         return ValueError(
@@ -142,28 +142,28 @@ class Recorder:
         if given.shape != expected.shape:
             return
         if not bool(given.isfinite().all()):
-            raise self.not_finite(call)
+            raise self.make_not_finite_error(call)
         error = (expected - given).abs().max() / expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
         # Rounded logits are off in proportion to their size, and weights by as much as logits.
         largest = float(call.logits().abs().max())
         if not error <= ROUNDING + (4 + largest) * _half_rounding(output):
-            raise self.unsupported(
+            raise self.make_error(
                 call.module, f"attends otherwise than by a softmax over its keys (relative difference {error:.1g})"
             )
 
     def around(self, function, module, query, key, value, attention_mask=None, *rest, **options):
-        """A function of the attention interface, with its arguments recorded."""
+        """Call a function of the attention interface and record its arguments."""
         causal = options.get("is_causal")
         causal = bool(getattr(module, "is_causal", True) if causal is None else causal)
-        visible = self.visible(module, attention_mask, query, key, causal, options.get("sliding_window"))
+        visible = self.read_visible(module, attention_mask, query, key, causal, options.get("sliding_window"))
         scale = options["scaling"] if "scaling" in options else (rest[0] if rest else None)
         sinks = options.get("s_aux", options.get("sinks"))
         if options.get("indices") is not None:
-            raise self.unsupported(module, "is told by indices which keys it sees, beside its mask")
+            raise self.make_error(module, "is told by indices which keys it sees, beside its mask")
         if options.get("position_bias") is not None:
-            raise self.unsupported(module, "adds a bias of the position to its logits")
+            raise self.make_error(module, "adds a bias of the position to its logits")
         if isinstance(sinks, Tensor) and sinks.numel() != query.shape[1]:
-            raise self.unsupported(module, "has attention sinks that depend on the query")
+            raise self.make_error(module, "has attention sinks that depend on the query")
         call = self.record(module, query, key, visible, scale, options.get("softcap"), sinks)
         output = function(module, query, key, value, attention_mask, *rest, **options)
         if self.verify:
@@ -174,7 +174,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def record_calls(recorder: Recorder, route: Route) -> Iterator[None]:
-    """Within the block, attention calls of the recorder's model that take this route are recorded."""
+    """Record, within the block, the attention calls of the recorder's model that take this route."""
     if route == "interface":
         with wrap_interface(recorder.model, set(recorder.model.modules()), recorder.around):
             yield
@@ -205,7 +205,7 @@ class _Functions(AttentionFunctions):
     def fused(self, attend, query, key, value, attn_mask=None, is_causal=False, scale=None, **options):
         module, recorder = self.running[-1], self.recorder
         output = attend(query, key, value)
-        visible = recorder.visible(module, attn_mask, query, key, is_causal, None)
+        visible = recorder.read_visible(module, attn_mask, query, key, is_causal, None)
         call = recorder.record(module, query, key, visible, scale)
         if recorder.verify:
             recorder.check_output(call, value, output[:, :, call.rows])
@@ -229,8 +229,8 @@ class _Functions(AttentionFunctions):
         return output
 
     def read(self, module: nn.Module, query: Tensor, key: Tensor, logits: Tensor) -> AttentionInputs:
-        """The call, with what its logits say of the scale and of visible keys."""
-        rows = self.recorder.chosen(query.shape[2], query.device)
+        """Read the call, with what its logits say of the scale and of visible keys."""
+        rows = self.recorder.select_rows(query.shape[2], query.device)
         given = _full_precision(logits[:, :, rows])
         # Some divide the mask by the root of the dimension together with the logits.
         least = torch.finfo(self.recorder.dtype).min / (2 * query.shape[-1] ** 0.5)
@@ -240,12 +240,12 @@ class _Functions(AttentionFunctions):
         scale = float((plain * given)[seen].sum() / plain[seen].square().sum().clamp_min(1e-30))
         error = (given - scale * plain)[seen].abs().max() / given[seen].abs().max().clamp_min(1e-30)
         if not error <= ROUNDING + 4 * _half_rounding(query, key, logits):
-            raise self.recorder.unsupported(module, f"adds a bias to its logits (relative difference {error:.1g})")
+            raise self.recorder.make_error(module, f"adds a bias to its logits (relative difference {error:.1g})")
         return self.recorder.record(module, query, key, lambda rows: seen, scale)
 
 
 def _half_rounding(*tensors: Tensor) -> float:
-    """Relative rounding of the coarsest of tensors, 0 from float32 on."""
+    """Return the relative rounding of the coarsest of tensors, 0 from float32 on."""
     return max(torch.finfo(x.dtype).eps if x.dtype.itemsize < 4 else 0.0 for x in tensors)
 
 

@@ -39,7 +39,7 @@ _CHANGING = threading.Lock()
 
 @contextlib.contextmanager
 def wrap_interface(model: nn.Module, modules: Collection[nn.Module], around: Callable[..., Any]) -> Iterator[None]:
-    """Within the block, ``modules`` attend by ``around(function, module, query, key, value, mask, ...)``.
+    """Let ``modules`` attend within the block by ``around(function, module, query, key, value, mask, ...)``.
 
     ``function`` is the one that they look up; other modules call it as ever, and so does every other thread.
     """
@@ -72,7 +72,7 @@ def wrap_interface(model: nn.Module, modules: Collection[nn.Module], around: Cal
 
 
 def _attention_mappings(model: nn.Module) -> list[Any]:
-    """Every attention interface that the model's modelling modules hold; some keep one of their own (Doge)."""
+    """List the attention interfaces that the model's modelling modules hold; some keep one of their own (Doge)."""
     from transformers import AttentionInterface
 
     kinds = {type(module) for module in model.modules()}
@@ -83,7 +83,7 @@ def _attention_mappings(model: nn.Module) -> list[Any]:
 
 
 def _eager_attention(module: nn.Module) -> Callable:
-    """The eager function of the file that defines the module, which the interface only knows as a default."""
+    """Find the eager function of the file that defines the module, which the interface only knows as a default."""
     for cls in type(module).__mro__:
         function = getattr(sys.modules[cls.__module__], "eager_attention_forward", None)
         if function is not None:
@@ -99,19 +99,19 @@ class AttentionFunctions(TorchFunctionMode):
     """Sees the calls of torch that attention is made of, before they run; subclasses say what becomes of them."""
 
     def watching(self) -> bool:
-        """Whether calls are attention's at the moment."""
+        """Return whether calls are attention's at the moment."""
         return True
 
     def fused(self, attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        """A call of ``scaled_dot_product_attention``, which ``attend(query, key, value)`` carries out."""
+        """Handle a call of ``scaled_dot_product_attention``, which ``attend(query, key, value)`` carries out."""
         return attend(query, key, value)
 
     def product(self, multiply: Callable[..., Tensor], left: Tensor, right: Tensor) -> Tensor:
-        """A matrix product, which ``multiply(left, right)`` carries out."""
+        """Handle a matrix product, which ``multiply(left, right)`` carries out."""
         return multiply(left, right)
 
     def softmax(self, normalise: Callable[[], Tensor], logits: Tensor) -> Tensor:
-        """A softmax of logits."""
+        """Handle a softmax of logits."""
         return normalise()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -137,7 +137,7 @@ class AttentionFunctions(TorchFunctionMode):
 
 
 def limit_to_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """A hook that leaves passes in other threads alone: hooks belong to a model, not to who set them."""
+    """Make a hook leave passes in other threads alone: hooks belong to a model, not to who set them."""
     owner = threading.get_ident()
 
     @functools.wraps(hook)
@@ -149,7 +149,7 @@ def limit_to_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def run_uncompiled() -> Iterator[None]:
-    """Within the block, what was compiled by ``torch.compile`` runs uncompiled, so that hooks act.
+    """Run uncompiled within the block what ``torch.compile`` compiled, so that hooks act.
 
     Code that was compiled before a hook was set, or an attention function replaced, does not know of either. Other
     threads run uncompiled meanwhile, too: hooks that are theirs alone would otherwise be compiled along.
@@ -175,7 +175,7 @@ def run_uncompiled() -> Iterator[None]:
 def wrap_forward(
     modules: Iterable[nn.Module], context: Callable[[nn.Module], contextlib.AbstractContextManager]
 ) -> Iterator[None]:
-    """Within the block, every forward pass of a module in this thread happens within ``context(module)``."""
+    """Run every forward pass of a module within the block, in this thread, within ``context(module)``."""
     running: list[contextlib.ExitStack] = []
 
     def enter(module: nn.Module, args: Any) -> None:

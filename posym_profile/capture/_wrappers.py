@@ -1,4 +1,4 @@
-"""Hugging Face models out of what other libraries wrap around them.
+"""Take Hugging Face models out of what other libraries wrap around them.
 
 Nothing is imported for it: a wrapper is known by its class and the library that the class belongs to.
 """
@@ -16,7 +16,7 @@ OWN_PASSES = {"POLY", "SHADOW", "XLORA"}
 
 
 def unwrap(model: Any) -> nn.Module:
-    """The Hugging Face model in a wrapper, or in several around each other; anything else as it is.
+    """Return the Hugging Face model in a wrapper, or in several around each other; anything else as it is.
 
     Known are ``torch.compile``, PEFT models, ``LanguageModel`` and the like of nnsight, and ``TransformerBridge`` of
     TransformerLens. What a wrapper put into the model stays there: adapters act, and TransformerLens' own attention is
@@ -28,17 +28,17 @@ def unwrap(model: Any) -> nn.Module:
             attention of TransformerLens; or if no model is in reach, as behind a vLLM engine.
     """
     while True:
-        inside = _inside(model)
+        inside = _find_inside(model)
         if inside is None:
             return model
         model = inside
 
 
-def _inside(model: Any) -> Any:
-    """What a wrapper wraps; None if it is none."""
-    kinds = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(model).__mro__}
-    name = type(model).__name__
-    if any("vllm" in cls.__module__.split(".") for cls in type(model).__mro__):
+def _find_inside(model: Any) -> Any:
+    """Return what a wrapper wraps; None if it is none."""
+    classes, name = type(model).__mro__, type(model).__name__
+    kinds = {(cls.__module__.partition(".")[0], cls.__name__) for cls in classes}
+    if any("vllm" in cls.__module__.split(".") for cls in classes):
         raise make_unsupported_error(
             name,
             "is an engine of vLLM, whose kernels attend in processes of their own, so that no queries and keys can be "

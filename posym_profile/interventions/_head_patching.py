@@ -1,4 +1,4 @@
-"""What single heads hand on: outputs of heads replaced, so that one sees what they are needed for.
+"""Replace what single heads hand on, so that one sees what they are needed for.
 
 A head's output is what enters the attention's output projection in that head's columns. In a Hugging Face decoder the
 projection is a module of its own, so that its input can be seen and changed while the model runs; weights are never
@@ -29,8 +29,10 @@ from posym_profile.capture._capturing import (
 )
 from posym_profile.capture._routes import limit_to_thread, run_uncompiled
 from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.language_models._refusals import (
     UnsupportedModelError,
+    check_output_layer,
     make_unsupported_error,
     refuse_without_pictures,
 )
@@ -47,7 +49,7 @@ HeadOutputs = Float[Tensor, "prompt token head dim"]
 
 
 def find_output_projections(model: Any) -> list[nn.Module]:
-    """The output projection of every attention call, in the order of a pass, as profiles number layers.
+    """Find the output projection of every attention call, in the order of a pass, as profiles number layers.
 
     Which modules attend is seen in a pass over three tokens, the first time that a model is asked. Hybrids have layers
     with other mixers, whose projections bear the same names. Where attention cannot be captured (ALiBi), every layer
@@ -55,13 +57,12 @@ def find_output_projections(model: Any) -> list[nn.Module]:
 
     Raises:
         UnsupportedModelError: if an attention module has no projection of its own, or attends several times in a pass.
-        ValueError: if the model is in training mode.
     """
-    return [module for module, _ in _projections(unwrap(model))]
+    return [module for module, _ in _find_projections(unwrap(model))]
 
 
-def _projections(model: Any) -> list[tuple[nn.Module, int]]:
-    """Output projections with their numbers of heads."""
+def _find_projections(model: Any) -> list[tuple[nn.Module, int]]:
+    """Find output projections with their numbers of heads."""
     known = _KNOWN.get(model)
     if known is not None and {module for module, _ in known} <= set(model.modules()):
         return known
@@ -70,71 +71,66 @@ def _projections(model: Any) -> list[tuple[nn.Module, int]]:
     try:
         ids = torch.tensor([[middle, middle + 1, middle]])
         forward_with_hook(model, ids, lambda call: calls.append((call.module, call.query.shape[1])))
-        found = _by_calls(model, calls)
+        projections = _find_by_calls(model, calls)
     except UnsupportedModelError:
         if calls:
             raise
-        found = _by_names(model)
-    _KNOWN[model] = found
-    return found
+        projections = _find_by_names(model)
+    _KNOWN[model] = projections
+    return projections
 
 
-def _by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[tuple[nn.Module, int]]:
-    """The projections of the modules that made these calls."""
+def _find_by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[tuple[nn.Module, int]]:
+    """Find the projections of the modules that made these calls."""
     way = "single heads' outputs can be replaced only where every attention call has a projection of its own"
     modules = {module for module, _ in calls}
     if len(modules) < len(calls):
         raise make_unsupported_error(model, f"attends {len(calls)} times in a pass with {len(modules)} modules", way)
-    found = []
+    projections = []
     for module, heads in calls:
-        own = [part for name, part in module.named_children() if name in PROJECTIONS]
-        if len(own) != 1 or not _width(own[0]) or _width(own[0]) % heads:
+        parts = [part for name, part in module.named_children() if name in PROJECTIONS]
+        if len(parts) != 1 or not _width(parts[0]) or _width(parts[0]) % heads:
             names = ", ".join(PROJECTIONS)
             why = f"has attention ({type(module).__name__}) without one output projection of its heads ({names})"
             raise make_unsupported_error(model, why, way)
-        found.append((own[0], heads))
-    if len({heads for _, heads in found}) > 1:
-        numbers = ", ".join(str(heads) for _, heads in found)
-        raise make_unsupported_error(
-            model, f"has layers of different numbers of heads ({numbers})", "use a model of one number"
-        )
-    return found
+        projections.append((parts[0], heads))
+    numbers = [heads for _, heads in projections]
+    if len(set(numbers)) > 1:
+        why = f"has layers of different numbers of heads ({', '.join(map(str, numbers))})"
+        raise make_unsupported_error(model, why, "use a model of one number")
+    return projections
 
 
-def _by_names(model: Any) -> list[tuple[nn.Module, int]]:
-    """One projection a layer, where nothing is seen of a pass."""
-    settings = model.config.get_text_config()
-    found = [
+def _find_by_names(model: Any) -> list[tuple[nn.Module, int]]:
+    """Find one projection a layer, where nothing is seen of a pass."""
+    settings = get_text_config(model.config)
+    modules = [
         module
         for name, module in model.named_modules()
         if name.rpartition(".")[2] in PROJECTIONS and "att" in name.rpartition(".")[0].rpartition(".")[2].lower()
     ]
     layers = settings.num_hidden_layers
-    if len(found) != layers:
-        why = (
-            f"has {len(found)} output projections of attention (modules called {', '.join(PROJECTIONS)}) for {layers} "
-            "layers"
-        )
+    if len(modules) != layers:
+        names = ", ".join(PROJECTIONS)
+        why = f"has {len(modules)} output projections of attention (modules called {names}) for {layers} layers"
         raise make_unsupported_error(model, why, "single heads' outputs can be replaced only where every layer has one")
-    return [(module, settings.num_attention_heads) for module in found]
+    return [(module, settings.num_attention_heads) for module in modules]
 
 
 def _width(projection: nn.Module) -> int:
-    """Numbers that enter a projection, or 0; where it is no Linear, as in GPT-2, its weights lie on their side."""
+    """Count the numbers that enter a projection, or 0; weights of no Linear, as in GPT-2, lie on their side."""
     weight: Any = getattr(projection, "weight", ())
     return getattr(projection, "in_features", None) or len(weight)
 
 
 @contextlib.contextmanager
 def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs | None]) -> Iterator[None]:
-    """Within the block, ``change(layer, outputs)`` says what the heads of every layer hand on, in this thread.
+    """Let ``change(layer, outputs)`` say what the heads of every layer hand on within the block, in this thread.
 
     It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
     looks on. Works with gradients, and within :func:`posym_profile.interventions.edit_rope`. What
-    ``torch.compile`` made of the model runs uncompiled in the block.
-
-    Raises:
-        UnsupportedModelError, ValueError: see :func:`find_output_projections`.
+    ``torch.compile`` made of the model runs uncompiled in the block. Refuses the models that
+    :func:`find_output_projections` refuses.
     """
 
     def hook(layer: int, heads: int) -> Callable:
@@ -153,14 +149,14 @@ def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutpu
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(run_uncompiled())
-        for layer, (module, heads) in enumerate(_projections(unwrap(model))):
+        for layer, (module, heads) in enumerate(_find_projections(unwrap(model))):
             stack.callback(module.register_forward_pre_hook(limit_to_thread(hook(layer, heads))).remove)
         yield
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassOutputs:
-    """What a model makes of prompts.
+    """Outputs of a pass over prompts.
 
     Attributes:
         outputs: what every head hands on at every token; 0 where a layer's heads have fewer dimensions than others'.
@@ -176,20 +172,11 @@ def _shape(x: Any) -> Any:
 
 
 def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> PassOutputs:
-    """Outputs of all heads, and the answers, in one pass.
-
-    Args:
-        model: a Hugging Face decoder in evaluation mode.
-        input_ids: prompts of equal length.
-
-    Raises:
-        UnsupportedModelError: see :func:`find_output_projections`.
-        TypeError, ValueError: if the model is none, or in training mode, or token ids are not its own.
-    """
+    """Record the outputs of all heads, and the answers, in one pass over prompts of equal length."""
     model = unwrap(model)
     ids = check_prompts(model, input_ids)
     seen: list[Tensor] = []
-    *_, width = _outputs_of(model)
+    *_, width = _measure_outputs(model)
 
     def look(layer: int, outputs: Tensor) -> None:
         seen.append(nn.functional.pad(outputs.detach(), (0, width - outputs.shape[-1])).clone())
@@ -205,7 +192,7 @@ def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) ->
 
 @contextlib.contextmanager
 def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
-    """Within the block, some heads hand on given outputs in place of their own; see :func:`edit_head_outputs`.
+    """Let some heads hand on given outputs in place of their own within the block; see :func:`edit_head_outputs`.
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
@@ -216,30 +203,30 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
 
     Raises:
         UnsupportedModelError: see :func:`find_output_projections`.
-        TypeError, ValueError: if the model is none, or in training mode, has no such head, ``heads`` are no pairs of
-            whole numbers, or ``outputs`` are not those of its heads; and at a pass over other numbers of prompts or
-            tokens.
+        ValueError: if the model has no such heads or outputs; and at a pass over other numbers of prompts or tokens.
+
+    >>> clean = record_head_outputs(model, input_ids).outputs  # doctest: +SKIP
+    >>> with patch_heads(model, [(5, 1)], clean):  # doctest: +SKIP
+    ...     logits = model(other_ids, use_cache=False).logits
     """
     model = unwrap(model)
     check_model(model)
     form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
     layers, number, _ = require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
-    chosen = _by_layer(heads, layers, number)
+    chosen = _group_by_layer(heads, layers, number)
 
-    def change(layer: int, said: Tensor) -> Tensor | None:
+    def change(layer: int, current: Tensor) -> Tensor | None:
         if layer not in chosen:
             return None
         new = outputs[:, layer] if outputs.ndim == 5 else outputs[layer]
-        if form and tuple(said.shape[2 - len(form) : 2]) != tuple(form):
+        if form and tuple(current.shape[2 - len(form) : 2]) != tuple(form):
             what = "prompts and tokens" if len(form) == 2 else "tokens"
             raise ValueError(
-                f"outputs are of {tuple(form)} {what}, and the pass is over {tuple(said.shape[:2])} prompts and "
+                f"outputs are of {tuple(form)} {what}, and the pass is over {tuple(current.shape[:2])} prompts and "
                 "tokens; pass outputs [layer, head, dim] to say the same everywhere, or use_cache=False and prompts of "
                 "one length"
             )
-        said = said.clone()
-        said[:, :, chosen[layer]] = new[..., chosen[layer], : said.shape[-1]].to(said)
-        return said
+        return _put_in(current, chosen[layer], new[..., chosen[layer], :])
 
     with edit_head_outputs(model, change):
         yield
@@ -254,7 +241,7 @@ def ablate_heads(
     input_ids: Int64[Tensor, "prompt token"] | None = None,
     seed: int = 0,
 ) -> Iterator[None]:
-    """Within the block, some heads say nothing about the prompt at hand; see :func:`edit_head_outputs`.
+    """Let some heads say nothing about the prompt at hand within the block; see :func:`edit_head_outputs`.
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
@@ -267,9 +254,7 @@ def ablate_heads(
         seed: of the draws.
 
     Raises:
-        UnsupportedModelError, TypeError, ValueError: see :func:`patch_heads`; or if there are no ``heads``, ``by`` is
-        none
-            of the three, or ``input_ids`` are missing, or given though nothing is taken from them.
+        UnsupportedModelError, ValueError: see :func:`patch_heads`.
 
     >>> with ablate_heads(model, [(5, 1)]):  # doctest: +SKIP
     ...     accuracy = choose_answers(model, prompts).accuracy
@@ -281,10 +266,10 @@ def ablate_heads(
         raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
     model = unwrap(model)
     check_model(model)
-    layers, number, width = _outputs_of(model)
-    chosen = _by_layer(heads, layers, number)
+    layers, number, width = _measure_outputs(model)
+    chosen = _group_by_layer(heads, layers, number)
     if not chosen:
-        raise _no_heads("a list of at least one (layer, head)", heads)
+        raise _make_heads_error("a list of at least one (layer, head)", heads)
     other = torch.zeros(layers, number, width) if input_ids is None else record_head_outputs(model, input_ids).outputs
     if by != "resample":
         with patch_heads(model, heads, other if by == "zero" else other.double().mean((0, 2)).to(other)):
@@ -293,30 +278,35 @@ def ablate_heads(
     generator = torch.Generator().manual_seed(seed)
     drawn: list[Tensor] = []
 
-    def change(layer: int, said: Tensor) -> Tensor | None:
+    def change(layer: int, current: Tensor) -> Tensor | None:
         if layer == 0:  # one draw a prompt and pass, for all heads
-            drawn[:] = [torch.randint(len(other), said.shape[:1], generator=generator).to(other.device)]
+            drawn[:] = [torch.randint(len(other), current.shape[:1], generator=generator).to(other.device)]
         if layer not in chosen:
             return None
-        if said.shape[1] != other.shape[2]:
+        if current.shape[1] != other.shape[2]:
             raise ValueError(
                 f"outputs are drawn at the same tokens, and input_ids have {other.shape[2]} where the pass has "
-                f"{said.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
+                f"{current.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
             )
-        said = said.clone()
-        said[:, :, chosen[layer]] = other[drawn[0], layer][:, :, chosen[layer], : said.shape[-1]].to(said)
-        return said
+        return _put_in(current, chosen[layer], other[drawn[0], layer][:, :, chosen[layer]])
 
     with edit_head_outputs(model, change):
         yield
 
 
-def _by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
-    """Heads of each layer, or an error that says what is no head or which does not exist."""
+def _put_in(outputs: HeadOutputs, heads: list[int], new: Tensor) -> HeadOutputs:
+    """Copy a layer's outputs with those of some heads replaced, of as many dimensions as the layer's heads have."""
+    outputs = outputs.clone()
+    outputs[:, :, heads] = new[..., : outputs.shape[-1]].to(outputs)
+    return outputs
+
+
+def _group_by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
+    """Return the heads of each layer; refuse what is no head of the model."""
     try:
         places = [(operator.index(layer), operator.index(head)) for layer, head in heads]
     except (TypeError, ValueError):
-        raise _no_heads("a list of (layer, head), whole numbers", heads) from None
+        raise _make_heads_error("a list of (layer, head), whole numbers", heads) from None
     chosen: dict[int, list[int]] = {}
     for layer, head in places:
         if layer not in range(layers) or head not in range(number):
@@ -327,8 +317,7 @@ def _by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
     return chosen
 
 
-def _no_heads(what: str, heads: object) -> ValueError:
-    """What is said of something that names no heads."""
+def _make_heads_error(what: str, heads: object) -> ValueError:
     return ValueError(
         f"heads must be {what}; got {heads!r}. Pass pairs, as [(5, 1)], or what top(k, 'positional') of a profile "
         "returns"
@@ -336,30 +325,27 @@ def _no_heads(what: str, heads: object) -> ValueError:
 
 
 def check_prompts(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
-    """Token ids on the model's device, if both are what can be run and there is an answer."""
+    """Return token ids on the model's device; refuse what cannot be run, and a model that gives no answer."""
     check_model(model)
-    if getattr(model, "get_output_embeddings", lambda: None)() is None:
-        raise make_unsupported_error(
-            model, "gives no logits of a vocabulary", "pass the causal language model that it is part of"
-        )
+    check_output_layer(model)
     ids = check_input_ids(input_ids, least=least)
     require_known_tokens("input_ids", ids, get_input_embeddings(model))
     return ids.to(find_input_device(model))
 
 
 def require_outputs(model: Any, outputs: Tensor, tokens: tuple[int, ...]) -> tuple[int, int, int]:
-    """Layers, heads and dimensions of the model's outputs of heads, if these are the given ones'."""
-    layers, heads, width = _outputs_of(model)
+    """Return the numbers of layers, heads and dimensions of the model's outputs of heads; refuse other outputs."""
+    layers, heads, width = _measure_outputs(model)
     shape = (layers, *tokens, heads, width)
     if tuple(outputs.shape) != shape:
         raise ValueError(
             f"outputs must have shape [layer, {'token, ' if tokens else ''}head, dim], {shape} for this model"
-            f"{' and prompt' if tokens else ''}; got {tuple(outputs.shape)}. Take them from head_outputs"
+            f"{' and prompt' if tokens else ''}; got {tuple(outputs.shape)}. Take them from record_head_outputs"
         )
     return layers, heads, width
 
 
-def _outputs_of(model: Any) -> tuple[int, int, int]:
-    """Layers, heads and the largest number of dimensions of a model's outputs of heads."""
-    projections = _projections(model)
+def _measure_outputs(model: Any) -> tuple[int, int, int]:
+    """Count layers, heads and the largest number of dimensions of a model's outputs of heads."""
+    projections = _find_projections(model)
     return len(projections), projections[0][1], max(_width(module) // heads for module, heads in projections)

@@ -47,29 +47,29 @@ class Intervention:
 
 
 def select_all(angles: Float[Tensor, " plane"]) -> Bool[Tensor, " plane"]:
-    """All planes, unrotated ones too."""
+    """Select all planes, unrotated ones too."""
     return torch.ones_like(angles, dtype=torch.bool)
 
 
 def select_fastest(share: float) -> PlaneChoice:
-    """The fastest ``share`` of the planes that rotate, from 0 to 1."""
-    return _share(share, lambda count, some: torch.arange(count) < some)
+    """Select the fastest ``share`` of the planes that rotate, from 0 to 1."""
+    return _select_share(share, lambda count, some: torch.arange(count) < some)
 
 
 def select_slowest(share: float) -> PlaneChoice:
-    """The slowest ``share`` of the planes that rotate, from 0 to 1: those that p-RoPE stops."""
-    return _share(share, lambda count, some: torch.arange(count) >= count - some)
+    """Select the slowest ``share`` of the planes that rotate, from 0 to 1: those that p-RoPE stops."""
+    return _select_share(share, lambda count, some: torch.arange(count) >= count - some)
 
 
 def select_by_angle(slow: float, fast: float) -> PlaneChoice:
-    """Planes with ``slow <= angle < fast``, radians per position; ``slow=0`` takes the unrotated ones too."""
+    """Select planes with ``slow <= angle < fast``, radians per position; ``slow=0`` takes the unrotated ones too."""
     if not 0 <= slow < fast:
         raise ValueError(f"angles go from slow to fast, 0 <= slow < fast; got slow={slow}, fast={fast}")
     return lambda angles: (angles >= slow) & (angles < fast)
 
 
 def select_by_id(frequencies: Sequence[int]) -> PlaneChoice:
-    """Planes by frequency ID, 1 for the fastest."""
+    """Select planes by frequency ID, 1 for the fastest."""
     chosen = torch.as_tensor([int(frequency) for frequency in frequencies], dtype=torch.long)
 
     def choose(angles: Tensor) -> Tensor:
@@ -124,8 +124,7 @@ def change_base(
     Args:
         base: of all layers alike, without any scaling: ``base ** (-(k - 1) / planes)``.
         times: instead of ``base``, what every layer's own base is multiplied by; scaled angles stay scaled.
-        layers: as in :class:`Intervention`.
-        heads: as in :class:`Intervention`.
+        layers, heads: as in :class:`Intervention`.
     """
     if (base is None) == (times is None):
         raise ValueError(f"exactly one of base and times says what the new base is; got base={base}, times={times}")
@@ -144,7 +143,7 @@ def change_base(
     return Intervention(change=change, layers=layers, heads=heads)
 
 
-def _share(share: float, among: Callable[[int, int], Tensor]) -> PlaneChoice:
+def _select_share(share: float, among: Callable[[int, int], Tensor]) -> PlaneChoice:
     if not 0 <= share <= 1:
         raise ValueError(f"a share of the planes lies between 0 and 1; got {share}")
 

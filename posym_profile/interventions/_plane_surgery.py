@@ -1,4 +1,4 @@
-"""Surgery by frequency: a language model with other angles in chosen planes, layers and heads.
+"""Edit a language model by frequency: give it other angles in chosen planes, layers and heads.
 
 An *intervention* says what becomes of the rotation planes of some heads: planes are stopped (their angle is 0, so that
 they still compare contents but no longer know positions, as in p-RoPE), planes are ablated (they add nothing to any
@@ -7,7 +7,7 @@ weights are never touched, and afterwards the model is what it was.
 
 Rotated queries and keys are turned on before they meet, by their position times what the angle changes. So no model's
 rotary code has to be known, QK-norm and attention factors stay as they are, and planes that no intervention names keep
-every bit. A :func:`posym_profile.capture.attention_hook` within the block sees what the operated model
+every bit. A :func:`posym_profile.capture.hook_attention` within the block sees what the edited model
 attends with.
 """
 
@@ -45,13 +45,13 @@ from posym_profile.scores._profiling import Profile, assemble_profile, score_lay
 
 @dataclass(frozen=True, kw_only=True)
 class EditedModel:
-    """A model under surgery.
+    """A model with other rotation planes.
 
     Attributes:
         model: the model.
         planes: of every layer, as they were.
         angles: of every layer and query head, as they are now; float64.
-        kept: which planes still count.
+        kept: which planes still count in the logits.
     """
 
     model: nn.Module
@@ -59,17 +59,16 @@ class EditedModel:
     angles: list[Float[Tensor, "head plane"]]
     kept: list[Bool[Tensor, "head plane"]]
 
-    def measuring(
+    def adapt_measure(
         self, measure: Callable[[LayerHeads], dict[str, Tensor]]
     ) -> Callable[[LayerHeads], dict[str, Tensor]]:
-        """``measure`` for :func:`posym_profile.scores.map_layers` within the block, on the angles
-        as they are now.
+        """Adapt ``measure`` for :func:`posym_profile.scores.map_layers` within the block to the angles as they are now.
 
         Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.
-        Pass ``planes=operated.planes`` along.
+        Pass the model's ``planes`` along.
         """
 
-        def of_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        def measure_layer(heads: LayerHeads) -> dict[str, Tensor]:
             kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
             if len(kinds) == 1:
                 return measure(replace(heads, angles=kinds[0]))
@@ -82,7 +81,7 @@ class EditedModel:
                     measured[name][:, index.to(value.device)] = value
             return measured
 
-        return of_layer
+        return measure_layer
 
     def profile(
         self,
@@ -95,24 +94,20 @@ class EditedModel:
         eps: float = 1e-8,
         progress: bool = True,
     ) -> Profile:
-        """Scores of every head of the operated model; see :func:`posym_profile.profile`."""
-        swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
-        swaps = swaps.fit(input_ids.shape[-1])
-
-        def measure(heads: LayerHeads) -> dict[str, Tensor]:
-            return score_layer(heads, swaps)
-
-        options = {"planes": self.planes, "progress": progress}
-        measured = map_layers(self.model, input_ids, self.measuring(measure), **options)
+        """Score every head of the edited model; see :func:`posym_profile.profile`."""
+        length = input_ids.shape[-1]
+        swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fit(length)
+        measure = self.adapt_measure(partial(score_layer, swaps=swaps))
+        measured = map_layers(self.model, input_ids, measure, planes=self.planes, progress=progress)
         prompts = len(measured["entropy"])
-        return assemble_profile(measured, self.model, [input_ids.shape[-1]] * prompts, [swaps.number] * prompts)
+        return assemble_profile(measured, self.model, [length] * prompts, [swaps.number] * prompts)
 
 
 @contextlib.contextmanager
 def edit_rope(
     model: nn.Module, *interventions: Intervention, length: int | None = None, planes: Sequence[Planes] | None = None
 ) -> Iterator[EditedModel]:
-    """Within the block, the model attends with other planes, in this thread.
+    """Let the model attend with other planes within the block, in this thread.
 
     What ``torch.compile`` made of the model runs uncompiled in the block.
 
@@ -128,7 +123,7 @@ def edit_rope(
             asking.
 
     Yields:
-        :class:`EditedModel`, which also measures scores of the operated model.
+        :class:`EditedModel`, which also scores the heads of the edited model.
 
     Raises:
         UnsupportedModelError: if the model has no rotation planes, or its attention cannot be reached.
@@ -149,12 +144,12 @@ def edit_rope(
             "pass planes=find_planes(model, length) of this model"
         )
     check_apart(model, [call.module for call in calls])
-    operated = EditedModel(model=model, planes=list(planes), angles=[], kept=[])
-    for call, here in zip(calls, planes, strict=True):
-        operated.angles.append(here.angles.expand(call.query.shape[1], -1).clone())
-        operated.kept.append(torch.ones_like(operated.angles[-1], dtype=torch.bool))
+    edited = EditedModel(model=model, planes=list(planes), angles=[], kept=[])
+    for call, layer_planes in zip(calls, planes, strict=True):
+        edited.angles.append(layer_planes.angles.expand(call.query.shape[1], -1).clone())
+        edited.kept.append(torch.ones_like(edited.angles[-1], dtype=torch.bool))
     for intervention in interventions:
-        _apply(intervention, operated)
+        _apply(intervention, edited)
 
     place: dict[str, Tensor | None] = {"positions": None}
     names = list(inspect.signature(model.forward).parameters)
@@ -163,10 +158,10 @@ def edit_rope(
         stack.enter_context(ONE_AT_A_TIME)
         stack.enter_context(run_uncompiled())
         for layer, call in enumerate(calls):
-            changed = _ChangedLayer(operated, layer, call, place, route)
+            changed = _ChangedLayer(edited, layer, call, place, route)
             if changed.touched.any():
                 # While the module runs, and not longer: so that a tap, whenever entered, looks on from within.
-                stack.enter_context(wrap_forward([call.module], partial(changed.attending, model)))
+                stack.enter_context(wrap_forward([call.module], partial(changed.attend, model)))
 
         def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
             place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
@@ -175,12 +170,12 @@ def edit_rope(
         for module in {id(m): m for m in (backbone, model)}.values():
             hook = module.register_forward_pre_hook(limit_to_thread(note), with_kwargs=True)
             stack.callback(hook.remove)
-        yield operated
+        yield edited
 
 
-def _apply(intervention: Intervention, operated: EditedModel) -> None:
+def _apply(intervention: Intervention, edited: EditedModel) -> None:
     """Change angles and kept planes of the heads that an intervention names."""
-    layers = len(operated.angles)
+    layers = len(edited.angles)
     if intervention.heads is not None:
         chosen = [(int(layer), [int(head)]) for layer, head in intervention.heads]
     else:
@@ -189,25 +184,25 @@ def _apply(intervention: Intervention, operated: EditedModel) -> None:
     for layer, heads in chosen:
         if not 0 <= layer < layers:
             raise ValueError(f"attention layers run from 0 to {layers - 1}; got layer {layer}")
-        count = len(operated.angles[layer])
+        count = len(edited.angles[layer])
         for head in range(count) if heads is None else heads:
             if not 0 <= head < count:
                 raise ValueError(f"heads of layer {layer} run from 0 to {count - 1}; got head {head}")
-            angles, kept = intervention.change(operated.angles[layer][head])
-            operated.angles[layer][head] = angles
-            operated.kept[layer][head] &= kept
+            angles, kept = intervention.change(edited.angles[layer][head])
+            edited.angles[layer][head] = angles
+            edited.kept[layer][head] &= kept
 
 
 class _ChangedLayer:
     """One attention call with its queries and keys turned on, or their planes taken out."""
 
     def __init__(
-        self, operated: EditedModel, layer: int, call: AttentionInputs, place: dict[str, Tensor | None], route: Route
+        self, edited: EditedModel, layer: int, call: AttentionInputs, place: dict[str, Tensor | None], route: Route
     ) -> None:
-        planes = operated.planes[layer]
+        planes = edited.planes[layer]
         self.module, self.place, self.route, self.heads = call.module, place, route, call.query.shape[1]
-        delta = operated.angles[layer] - planes.angles
-        kept = operated.kept[layer]
+        delta = edited.angles[layer] - planes.angles
+        kept = edited.kept[layer]
         self.touched = (delta != 0) | ~kept
         # Heads that share their keys can go on sharing them when all are turned alike.
         self.alike = bool(((delta == delta[:1]) & (kept == kept[:1])).all())
@@ -221,19 +216,19 @@ class _ChangedLayer:
         if grouped and not self.alike:
             check_grouped(call.module)
 
-    def attending(self, model: nn.Module, module: nn.Module) -> contextlib.AbstractContextManager:
-        """Within the block the module attends by changed queries and keys."""
+    def attend(self, model: nn.Module, module: nn.Module) -> contextlib.AbstractContextManager:
+        """Let the module attend by changed queries and keys within the block."""
         if self.route == "interface":
             return wrap_interface(model, {module}, self.around)
         return _ChangedFunctions(self)
 
     def around(self, function: Callable, module: nn.Module, query, key, value, *rest: Any, **options: Any) -> Any:
-        with self.ungrouped():
-            return function(module, *self.changed(query, key, value), *rest, **options)
+        with self.ungroup():
+            return function(module, *self.change_inputs(query, key, value), *rest, **options)
 
     @contextlib.contextmanager
-    def ungrouped(self) -> Iterator[None]:
-        """Attention functions repeat keys as often as the module says; keys of one head each are not to be."""
+    def ungroup(self) -> Iterator[None]:
+        """Keep attention functions from repeating keys as often as the module says, where each head has its own."""
         module: Any = self.module
         groups = getattr(module, "num_key_value_groups", None)
         if self.alike or groups is None:
@@ -245,8 +240,8 @@ class _ChangedLayer:
         finally:
             module.num_key_value_groups = groups
 
-    def changed(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value as the operated model has them, ``[prompt, head, token, dim]``."""
+    def change_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value as the edited model has them, ``[prompt, head, token, dim]``."""
         places, keys = self.place["positions"], key.shape[2]
         if places is not None and places.ndim == 2 and places.shape[1] == keys:
             of_keys = places.double()
@@ -285,7 +280,7 @@ class _ChangedFunctions(AttentionFunctions):
 
     def fused(self, attend, query, key, value, **options):
         self.done = True
-        return attend(*self.layer.changed(query, key, value))
+        return attend(*self.layer.change_inputs(query, key, value))
 
     def product(self, multiply, left, right):
         dim = self.layer.dim
@@ -297,7 +292,7 @@ class _ChangedFunctions(AttentionFunctions):
         query, key = left, right.transpose(-1, -2)
         if folded := left.ndim == 3:  # heads with prompts
             query, key = (x.unflatten(0, (-1, self.layer.heads)) for x in (query, key))
-        query, key, _ = self.layer.changed(query, key, key)
+        query, key, _ = self.layer.change_inputs(query, key, key)
         if folded:
             query, key = query.flatten(0, 1), key.flatten(0, 1)
         return multiply(query, key.transpose(-1, -2))

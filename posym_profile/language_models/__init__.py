@@ -1,6 +1,6 @@
 """Pretrained language models: loaded, packaged, taught by additions of low rank, asked, or refused with a reason."""
 
-from posym_profile.language_models._answers import Choices, choose_answers, last_logits
+from posym_profile.language_models._answers import Choices, choose_answers, compute_last_logits
 from posym_profile.language_models._loading import PACKAGED, load_model, load_tokenizer
 from posym_profile.language_models._low_rank import LoraWeights, add_lora, find_matrix, merge_lora, read_factors
 from posym_profile.language_models._model_summary import summarize_loaded
@@ -21,8 +21,8 @@ __all__ = [
     "UnsupportedModelError",
     "add_lora",
     "choose_answers",
+    "compute_last_logits",
     "find_matrix",
-    "last_logits",
     "load_finetuned_factors",
     "load_model",
     "load_tokenizer",

@@ -1,4 +1,4 @@
-"""How a language model answers when it may choose among named alternatives."""
+"""Ask a language model questions of which it may choose the answer among named alternatives."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Choices:
 
     @property
     def accuracy(self) -> float:
-        """Fraction of questions answered right."""
+        """Return the fraction of questions answered right."""
         return float(self.correct.double().mean())
 
     @property
     def chance(self) -> float:
-        """Accuracy of a blind choice among the named alternatives."""
+        """Return the accuracy of a blind choice among the named alternatives."""
         return float((1 / self.alternatives.double()).mean())
 
 
-def last_logits(
+def compute_last_logits(
     model: Any, ids: Tensor, cache: Any = None, keep: int = 1, use_cache: bool = True
 ) -> tuple[Tensor, Any]:
     """Return logits of the last ``keep`` tokens ``[row, token, vocabulary]`` in float64, and the grown cache."""
@@ -56,14 +56,13 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
     Args:
         model: a Hugging Face causal language model in evaluation mode; only the last token's logits are computed.
         prompts: made with this model's tokenizer.
-        batch_size: prompts per forward pass, at least 1; by default about 4,096 tokens.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
 
     Returns:
         :class:`Choices`, on the CPU.
 
     Raises:
-        ValueError: if the model is in training mode, ``batch_size`` is below 1, a target is none of its prompt's
-            alternatives, prompts hold tokens that the model does not know, or its logits are not finite.
+        ValueError: if prompts hold tokens that the model does not know, or its logits are not finite.
     """
     require_evaluation(model)
     if batch_size is not None:
@@ -80,7 +79,7 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
     logits = []
     with torch.no_grad():
         for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
-            logits.append(last_logits(model, batch, use_cache=False)[0][:, -1].cpu())
+            logits.append(compute_last_logits(model, batch, use_cache=False)[0][:, -1].cpu())
     named = torch.cat(logits).gather(1, answer_ids)
     if not bool(named.isfinite().all()):
         raise ValueError(

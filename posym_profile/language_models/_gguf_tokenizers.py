@@ -34,7 +34,7 @@ CONTROL, OWN = 3, 4
 
 
 def make_gemma_tokenizer(tokens: Sequence[str], kinds: Sequence[int]) -> Tokenizer:
-    """The tokenizer of a Gemma model.
+    """Make the tokenizer of a Gemma model.
 
     Args:
         tokens: ``tokenizer.ggml.tokens``, every token in the order of its id.
@@ -59,7 +59,7 @@ def make_gemma_tokenizer(tokens: Sequence[str], kinds: Sequence[int]) -> Tokeniz
 
 
 def make_smollm_tokenizer(tokens: Sequence[str], kinds: Sequence[int], merged: Sequence[str]) -> Tokenizer:
-    """The tokenizer of a SmolLM model: byte pairs, with every digit a token of its own.
+    """Make the tokenizer of a SmolLM model: byte pairs, with every digit a token of its own.
 
     Args:
         tokens: ``tokenizer.ggml.tokens``, every token in the order of its id.
@@ -78,27 +78,23 @@ def make_smollm_tokenizer(tokens: Sequence[str], kinds: Sequence[int], merged: S
 
 
 def require_known(tokenizer: Any, known: Mapping[str, list[int]]) -> None:
-    """Refuse a tokenizer that makes other ids of known texts than the model's own.
-
-    Raises:
-        ValueError: with the versions that are installed.
-    """
+    """Refuse a tokenizer that makes other ids of known texts than the model's own."""
     for text, expected in known.items():
-        found = tokenizer(text)["input_ids"]
-        if found != expected:
+        ids = tokenizer(text)["input_ids"]
+        if ids != expected:
             raise ValueError(
-                f"the packaged model's tokenizer must make {expected} of {text!r}, but makes {found} with transformers "
+                f"the packaged model's tokenizer must make {expected} of {text!r}, but makes {ids} with transformers "
                 f"{version('transformers')} and tokenizers {version('tokenizers')}; install those of requirements.txt"
             )
 
 
 def list_merges(vocabulary: dict[str, int]) -> list[tuple[str, str]]:
-    """Every pair of tokens that makes a token, in the order of what they make, the longest first part first."""
-    found = []
+    """List every pair of tokens that makes a token, in the order of what they make, the longest first part first."""
+    merges: list[tuple[str, str]] = []
     for token in vocabulary:
         pairs = [(token[:cut], token[cut:]) for cut in range(len(token) - 1, 0, -1)]
-        found += [(left, right) for left, right in pairs if left in vocabulary and right in vocabulary]
-    return found
+        merges += [(left, right) for left, right in pairs if left in vocabulary and right in vocabulary]
+    return merges
 
 
 def _add_marked(tokenizer: Tokenizer, tokens: Sequence[str], kinds: Sequence[int]) -> None:

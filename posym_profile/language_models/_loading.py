@@ -42,7 +42,7 @@ def load_model(
     dtype: torch.dtype | None = None,
     device_map: str | dict[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """A language model and its tokenizer, ready to be profiled.
+    """Load a language model and its tokenizer, ready to be profiled.
 
     Two models come as Python packages, so that no network and no account are needed, and each is converted once, in
     under a minute, to float32 safetensors in the cache (``$POSYM_CACHE``, else the user's cache folder); from then on
@@ -70,17 +70,16 @@ def load_model(
         ``(model, tokenizer)``, the model in evaluation mode without gradients, on SDPA attention where it has it.
 
     Raises:
-        ImportError: if the packaged model's packages, or accelerate for ``device_map``, are missing; the message says
-            how to install them.
+        ImportError: if the packaged model's packages, or accelerate for ``device_map``, are missing.
         FileNotFoundError: if there is no such model, no access to it, no network to fetch it with, or its files cannot
             be read or lack weights.
         OSError: if the cache cannot be written or the disk is too full.
         UnsupportedModelError: if the model is an encoder, an encoder-decoder or no model of text.
-        ValueError: if the device does not exist, ``device`` and ``device_map`` are both given, or the packaged weights
-            or additions are not the expected ones.
 
     Warns:
         UserWarning: when the cached conversion is damaged and made anew.
+
+    >>> model, tokenizer = load_model("smollm2-135m")  # doctest: +SKIP
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a string; got {type(name).__name__}")
@@ -107,14 +106,7 @@ def load_model(
 
 
 def load_tokenizer(name: str = PACKAGED) -> Any:
-    """The tokenizer that :func:`load_model` returns, without the model's weights.
-
-    Args:
-        name: as of :func:`load_model`.
-
-    Raises:
-        ImportError, FileNotFoundError, OSError, UnsupportedModelError, ValueError: as :func:`load_model`.
-    """
+    """Load the tokenizer that :func:`load_model` returns, without the model's weights; it raises the same errors."""
     with _without_progress_bars():
         if name in NAMES:
             return load_packaged_tokenizer(name, convert_packaged(name))
@@ -125,7 +117,7 @@ def load_tokenizer(name: str = PACKAGED) -> Any:
 
 
 def identify_model(name: str) -> dict[str, str]:
-    """What tells a model apart from others of its name, without loading it.
+    """Return what tells a model apart from others of its name, without loading it.
 
     Returns:
         ``sha256`` of the packaged model's weights, or of a folder's weights, configuration and tokenizer; or the
@@ -134,8 +126,8 @@ def identify_model(name: str) -> dict[str, str]:
     if name in MODELS:
         return {"sha256": MODELS[name].sha256}
     if name in TAUGHT:
-        said = f"{MODELS[find_base(name)].sha256} {TAUGHT[name].sha256}"
-        return {"sha256": hashlib.sha256(said.encode()).hexdigest()}
+        both = f"{MODELS[find_base(name)].sha256} {TAUGHT[name].sha256}"
+        return {"sha256": hashlib.sha256(both.encode()).hexdigest()}
     if os.path.isdir(name):
         digest = hashlib.sha256()
         # Vocabularies of some tokenizers are no JSON.
@@ -147,13 +139,9 @@ def identify_model(name: str) -> dict[str, str]:
 
 
 def load_config(name: str) -> Any:
-    """The configuration of the model that :func:`load_model` returns, without its weights; refuses what is no decoder.
+    """Load the configuration of the model that :func:`load_model` returns, without its weights; refuse no decoder.
 
     That of a packaged model is known without its package.
-
-    Raises:
-        FileNotFoundError: if there is no such model, or no access to it.
-        UnsupportedModelError: if transformers has no causal decoder of its kind.
     """
     return load_packaged_config(name) if name in NAMES else _load_config(name, _hub_or_cache(name))
 
@@ -168,7 +156,7 @@ def _load_config(name: str, access: Mapping[str, Any]) -> Any:
 
 
 def _hub_or_cache(name: str) -> dict[str, Any]:
-    """Options that send transformers to its cache alone if the hub does not answer one short request for the model.
+    """Return options that send transformers to its cache alone if the hub does not answer one short request.
 
     Without them it asks six times for each file that the cache does not hold, and waits 23 s between.
     """
@@ -205,7 +193,7 @@ def _transformers_tokenizer(name: str, access: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def explain_errors(name: str) -> Iterator[None]:
-    """Within the block, what keeps transformers from loading ``name`` is said with what to do about it."""
+    """Within the block, say what keeps transformers from loading ``name``, and what to do about it."""
     try:
         yield
     except (ImportError, MemoryError, RuntimeError):
@@ -221,9 +209,9 @@ def _require_no_slip(name: str) -> None:
     """Refuse what is nearly a packaged model's name, before the hub is asked for it at length."""
     if name in NAMES or "/" in name or os.path.isdir(name):
         return
-    said = name.casefold()
+    plain = name.casefold()
     families = {re.split("[^a-z]", known)[0] for known in NAMES}
-    if any(family in said for family in families) or difflib.get_close_matches(said, NAMES, cutoff=0.7):
+    if any(family in plain for family in families) or difflib.get_close_matches(plain, NAMES, cutoff=0.7):
         raise FileNotFoundError(
             f"no model is called {name!r}; packaged are {', '.join(map(repr, NAMES))}; a model of the Hugging "
             "Face hub is named owner/model, and a folder must be there"
@@ -268,7 +256,7 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 def _damaged_file(folder: Path) -> str | None:
-    """The first file of a model's folder that is not what its ending says, and why; None if all are."""
+    """Return the first file of a model's folder that is not what its ending says, and why; None if all are."""
     from safetensors import SafetensorError, safe_open
 
     for path in sorted((*folder.glob("*.json"), *folder.glob("*.safetensors"))):
@@ -284,7 +272,7 @@ def _damaged_file(folder: Path) -> str | None:
 
 
 def _kinds(errors: Iterable[BaseException]) -> set[str]:
-    """Names of the classes of errors; those of requests change with the library that the hub's stands on."""
+    """Return the names of the classes of errors; those of requests change with the library that the hub's stands on."""
     return {kind.__name__ for error in errors for kind in type(error).__mro__}
 
 
@@ -298,7 +286,6 @@ def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = No
             raise ImportError(
                 "device_map needs the package accelerate; install it with: pip install 'posym-core[lm]'"
             ) from error
-    if device_map is not None:
         options["device_map"] = device_map
     # Otherwise weights that are missing are drawn at random, and of those that do not fit not one is named.
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
@@ -317,7 +304,7 @@ def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = No
 
 @contextlib.contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Loading a small model takes a moment, and its bars would stand in every chapter."""
+    """Hide the bars of loading within the block: a small model takes a moment, and they would stand in chapters."""
     with warnings.catch_warnings():
         # tqdm looks for widgets when transformers first imports it in a notebook; no bar is going to be shown.
         warnings.filterwarnings("ignore", message="IProgress not found")

@@ -22,7 +22,7 @@ LoraWeights = Mapping[str, Tensor]
 
 @contextlib.contextmanager
 def merge_lora(model: nn.Module, factors: LoraWeights) -> Iterator[None]:
-    """Within the block, ``model`` has the additions; afterwards every bit is what it was."""
+    """Give ``model`` the additions within the block; afterwards every bit is what it was."""
     before = {name: find_matrix(model, name).weight.detach().clone() for name in _names(factors)}
     add_lora(model, factors)
     try:
@@ -34,12 +34,7 @@ def merge_lora(model: nn.Module, factors: LoraWeights) -> Iterator[None]:
 
 
 def add_lora(model: nn.Module, factors: LoraWeights) -> None:
-    """Add to a model's weights in place; sums are formed in float32 and rounded to the weights' type once.
-
-    Raises:
-        ValueError: if a module is not there, a factor lacks its partner, a shape does not fit, or weights are kept
-            out of memory.
-    """
+    """Add to a model's weights in place; sums are formed in float32 and rounded to the weights' type once."""
     sums = {}
     for name in _names(factors):
         weight = find_matrix(model, name).weight
@@ -62,11 +57,7 @@ def add_lora(model: nn.Module, factors: LoraWeights) -> None:
 
 
 def read_factors(path: Path, *, expected: str | None = None) -> dict[str, Tensor]:
-    """Factors from a safetensors file.
-
-    Args:
-        path: of the file.
-        expected: its SHA-256; None for no check.
+    """Read factors from a safetensors file; ``expected`` is its SHA-256, or None for no check.
 
     Raises:
         FileNotFoundError: if it is not there.
@@ -76,16 +67,16 @@ def read_factors(path: Path, *, expected: str | None = None) -> dict[str, Tensor
 
     if not path.is_file():
         raise FileNotFoundError(f"the additions {path.name} are not there; install posym-core anew")
-    if expected is not None and (found := sha256(path)) != expected:
+    if expected is not None and (digest := sha256(path)) != expected:
         raise ValueError(
-            f"the additions {path.name} were altered or are others: their SHA-256 is {found[:12]}..., not "
+            f"the additions {path.name} were altered or are others: their SHA-256 is {digest[:12]}..., not "
             f"{expected[:12]}...; install posym-core anew"
         )
     return load_file(path)
 
 
 def _names(factors: LoraWeights) -> list[str]:
-    """The changed modules."""
+    """Return the names of the changed modules."""
     names = sorted({name.rpartition(".")[0] for name in factors})
     if set(factors) != {f"{name}.{part}" for name in names for part in ("up", "down")}:
         raise ValueError(f"every addition has an up and a down; got {', '.join(sorted(factors))[:200]}")

@@ -30,12 +30,7 @@ class ModelSummary:
 
 
 def summarize_model(name: str) -> ModelSummary:
-    """The outline of a model by its name, as :func:`posym_profile.load_model` takes it.
-
-    Raises:
-        FileNotFoundError: if there is no such model, or no access to it.
-        UnsupportedModelError: if transformers has no causal decoder for its configuration.
-    """
+    """Summarize a model by its name, as :func:`posym_profile.load_model` takes it."""
     from transformers import AutoModelForCausalLM
 
     config = load_config(name)
@@ -45,8 +40,8 @@ def summarize_model(name: str) -> ModelSummary:
 
 
 def summarize_loaded(model: Any) -> ModelSummary:
-    """The outline of a model that is loaded."""
-    config = model.config.get_text_config()
+    """Summarize a model that is loaded."""
+    config = get_text_config(model.config)
     return ModelSummary(
         architecture=type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -57,7 +52,7 @@ def summarize_loaded(model: Any) -> ModelSummary:
 
 
 def _bases(rope: Any) -> tuple[float, ...]:
-    """The bases that are named, of all layers' or by kind of layer."""
+    """Return the bases that are named, of all layers' or by kind of layer."""
     if not isinstance(rope, dict):
         return ()
     if "rope_theta" in rope:
@@ -65,8 +60,13 @@ def _bases(rope: Any) -> tuple[float, ...]:
     return tuple(sorted({base for part in rope.values() for base in _bases(part)}))
 
 
+def get_text_config(config: Any) -> Any:
+    """Return the text part of a configuration; what has no parts, or is none, as it is."""
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
 def list_windows(config: Any) -> tuple[int | None, ...]:
-    """Tokens that each layer sees, by the text part of a configuration; None for all."""
+    """List how many tokens each layer sees, by the text part of a configuration; None for all."""
     layers = int(config.num_hidden_layers)
     sliding, chunk = getattr(config, "sliding_window", None), getattr(config, "attention_chunk_size", None)
     kinds = getattr(config, "layer_types", None)

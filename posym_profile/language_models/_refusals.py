@@ -1,4 +1,4 @@
-"""Models that are refused: by their configuration, by the modules that they consist of, by how they attend.
+"""Refuse models: by their configuration, by the modules that they consist of, by how they attend.
 
 Loading, profiles, surveys and surgery ask here. Every refusal names the model, says what stands against it, and the way
 out. A new kind is a function of this file, called where what it looks at is known first.
@@ -29,7 +29,7 @@ class UnsupportedModelError(ValueError):
 
 
 def make_unsupported_error(model: Any, why: str, way: str = WAY_OUT, *, module: Any = None) -> UnsupportedModelError:
-    """The refusal of a model, or of what is called so, for what it does or, if given, one of its modules."""
+    """Make the refusal of a model, or of what is called so, for what it does or, if given, one of its modules."""
     name = model if isinstance(model, str) else type(model).__name__
     at = "" if module is None else f" ({type(module).__name__})"
     return UnsupportedModelError(f"{name}{at} {why}; {way}")
@@ -39,11 +39,7 @@ def make_unsupported_error(model: Any, why: str, way: str = WAY_OUT, *, module: 
 
 
 def check_decoder(config: Any, name: str) -> None:
-    """Refuse an encoder-decoder: what its decoder does depends on a second sequence, which a prompt does not have.
-
-    Raises:
-        UnsupportedModelError: if the configuration is that of one.
-    """
+    """Refuse an encoder-decoder: what its decoder does depends on a second sequence, which a prompt does not have."""
     if getattr(config, "is_encoder_decoder", False):
         raise make_unsupported_error(
             name, f"is an encoder-decoder ({config.model_type}), whose decoder also attends to another sequence"
@@ -51,12 +47,7 @@ def check_decoder(config: Any, name: str) -> None:
 
 
 def check_loadable(config: Any, name: str) -> None:
-    """Refuse what transformers loads as no causal decoder, without its list of all that it does.
-
-    Raises:
-        UnsupportedModelError: if the configuration is that of an encoder, an encoder-decoder, or a model that
-            transformers loads together with its parts for pictures alone.
-    """
+    """Refuse what transformers loads as no causal decoder, without its list of all that it does."""
     from transformers.models.auto import modeling_auto
 
     check_decoder(config, name)
@@ -81,11 +72,7 @@ def check_loadable(config: Any, name: str) -> None:
 
 
 def check_position_settings(config: Any, name: str) -> None:
-    """Refuse a kind that can be rotary and is not with these settings; a profile finds the same when it is run.
-
-    Raises:
-        UnsupportedModelError: if logits have a linear bias (``alibi``), or positions are not told at all.
-    """
+    """Refuse a kind that can be rotary and is not with these settings; a profile finds the same when it is run."""
     if getattr(config, "alibi", False):
         raise make_unsupported_error(
             name, "adds a bias to its logits (alibi in its configuration) in place of a rotation", PLAIN
@@ -132,20 +119,27 @@ def check_grouped(module: nn.Module) -> None:
         )
 
 
+def check_output_layer(model: Any) -> None:
+    """Refuse a model without logits of a vocabulary."""
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        way = "load it with transformers.AutoModelForCausalLM, or posym_profile.load_model"
+        raise make_unsupported_error(model, "has no output layer and gives no logits of a vocabulary", way)
+
+
 # By how they attend
 
 
 @contextlib.contextmanager
 def refuse_without_pictures(model: Any) -> Iterator[None]:
-    """Within the block, a model of text and more that fails on text alone is refused by its name."""
+    """Refuse, by its name, a model of text and more that fails on text alone within the block."""
     try:
         yield
     except FOR_WANT_OF_INPUTS as error:
         config = getattr(model, "config", None)
         parts = bool(getattr(config, "sub_configs", None)) or getattr(model, "main_input_name", "") == "pixel_values"
         # What looks on, and what it calls, fails for reasons of its own.
-        own = any(frame.filename.startswith(PACKAGE) for frame in traceback.extract_tb(error.__traceback__)[2:])
-        if isinstance(error, UnsupportedModelError) or own or not parts:
+        ours = any(frame.filename.startswith(PACKAGE) for frame in traceback.extract_tb(error.__traceback__)[2:])
+        if isinstance(error, UnsupportedModelError) or ours or not parts:
             raise
         raise make_unsupported_error(
             model,
@@ -156,7 +150,7 @@ def refuse_without_pictures(model: Any) -> Iterator[None]:
 
 
 def make_no_attention_error(model: Any) -> UnsupportedModelError:
-    """Of a model of which no attention call is seen on any route."""
+    """Make the refusal of a model of which no attention call is seen on any route."""
     return make_unsupported_error(
         model,
         "makes no attention call that could be captured: none through transformers' attention interface, none of "
@@ -165,7 +159,7 @@ def make_no_attention_error(model: Any) -> UnsupportedModelError:
 
 
 def make_no_products_error(model: Any, module: nn.Module, reason: str) -> UnsupportedModelError:
-    """Of a model with a call whose weights are no softmax over products of queries and keys."""
+    """Make the refusal of a model with a call whose weights are no softmax over products of queries and keys."""
     why = f"{reason}, so that its logits are not scaled products of rotated queries and keys alone"
     return make_unsupported_error(model, why, f"{PLAIN}, on sdpa or eager attention", module=module)
 
@@ -185,11 +179,7 @@ def check_tokens(model: Any, module: nn.Module, queries: int, keys: int, tokens:
 def check_sparse(model: Any, module: Any, visible: torch.Tensor, rows: torch.Tensor) -> None:
     """Refuse a call in which a sparse indexer hides keys: by content, so that they would change with a swap.
 
-    Args:
-        model: whose call it is.
-        module: which calls.
-        visible: ``[..., row, key]``.
-        rows: which tokens the rows are, counted from 0.
+    ``visible`` is ``[..., row, key]``, and ``rows`` says which tokens the rows are, counted from 0.
     """
     if not hasattr(module, "indexer"):
         return

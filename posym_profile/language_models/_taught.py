@@ -33,11 +33,6 @@ TAUGHT = {
 
 
 def load_finetuned_factors(name: str) -> dict[str, Tensor]:
-    """Read the additions of a taught model, checked.
-
-    Raises:
-        FileNotFoundError: if they are not installed.
-        ValueError: if they are not the expected ones.
-    """
+    """Read the additions of a taught model, checked."""
     with as_file(files("posym_profile.language_models") / "taught" / f"{name}.safetensors") as path:
         return read_factors(path, expected=TAUGHT[name].sha256)

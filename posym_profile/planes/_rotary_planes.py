@@ -1,4 +1,4 @@
-"""Rotation planes and angles of a Hugging Face model, found by asking the model.
+"""Find rotation planes and angles of a Hugging Face model by asking the model.
 
 Every attention module is run again on the hidden states it had, with shifted position ids. Whatever the rotary code
 looks like, a key that moves by ``s`` positions then turns by ``s`` times its planes' angles. So the planes are the
@@ -26,7 +26,7 @@ from posym_core._checks import is_asynchronous, require_count
 from posym_core.metrics import rotate_unchecked
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import UnsupportedModelError, make_unsupported_error
-from posym_profile.planes._shifted_keys import EPSILON, TOKENS, ShiftedKeys, copy_to_host
+from posym_profile.planes._shifted_keys import EPSILON, TOKENS, ShiftedKeys, move_to_cpu
 
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
 SAME_ANGLE = 2e-3
@@ -57,14 +57,14 @@ class Planes:
     description: str
 
     def arrange_keys(self, keys: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Keys in the ``"halves"`` layout, turning rigidly by :attr:`angles`."""
-        return self._ordered(keys) * self.gain.to(keys)
+        """Bring keys into the ``"halves"`` layout, turning rigidly by :attr:`angles`."""
+        return self._reorder(keys) * self.gain.to(keys)
 
     def arrange_query(self, query: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-        """Queries to go with :meth:`arrange_keys`."""
-        return self._ordered(query) / self.gain.to(query)
+        """Bring queries into the layout of :meth:`arrange_keys`."""
+        return self._reorder(query) / self.gain.to(query)
 
-    def _ordered(self, x: Tensor) -> Tensor:
+    def _reorder(self, x: Tensor) -> Tensor:
         if len(self.order) > x.shape[-1]:
             x = nn.functional.pad(x, (0, len(self.order) - x.shape[-1]))
         # Whether that changes anything is not asked where asking would be to wait.
@@ -74,19 +74,18 @@ class Planes:
 
     @cached_property
     def _in_place(self) -> bool:
-        """Whether dimensions stand in their order."""
+        """Return whether dimensions stand in their order."""
         return torch.equal(self.order, torch.arange(len(self.order), device=self.order.device))
 
 
 def find_planes(model: nn.Module, length: int) -> list[Planes]:
-    """Rotation planes and angles of every attention call, for prompts of ``length`` tokens.
+    """Find rotation planes and angles of every attention call, for prompts of ``length`` tokens.
 
     Takes two forward passes over 32 tokens, or nine where a model takes no rows of position ids. The model is asked
     anew each time, because its angles may have been changed in between, on purpose or by a longer prompt.
 
     Args:
-        model: a Hugging Face decoder in evaluation mode, or what
-            :func:`posym_profile.capture.unwrap` finds one in.
+        model: a Hugging Face decoder in evaluation mode, or what :func:`posym_profile.capture.unwrap` finds one in.
         length: tokens of the prompts in question; matters where the angles depend on it.
 
     Returns:
@@ -95,38 +94,33 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
     Raises:
         UnsupportedModelError: if the model takes no positions, no key depends on them, or keys depend on them
             otherwise than by rotations of planes.
-        ValueError: if ``length`` is no whole number of at least 1, or the model is in training mode.
     """
     model = unwrap(model)
     require_count("length", length, 1, "tokens of the prompts in question")
     keys = ShiftedKeys(model, length)
     try:
-        return _planes_of(model, keys)
+        return _fit_planes(model, keys)
     except UnsupportedModelError:
         if not keys.together:
             raise
     # What rows of one batch do not tell, rows on their own may.
-    return _planes_of(model, ShiftedKeys(model, length, together=False))
+    return _fit_planes(model, ShiftedKeys(model, length, together=False))
 
 
-def _planes_of(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
-    """Planes of every call, from its keys at shifted positions."""
+def _fit_planes(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
+    """Fit the planes of every call to its keys at shifted positions."""
     name = type(model).__name__
-    buffers = {
-        name: buffer.detach()
-        for name, buffer in model.named_buffers()
-        if buffer.is_floating_point() and buffer.ndim == 1 and buffer.numel()
-    }
-    buffers = dict(
-        zip(buffers, (buffer.double().abs() for buffer in copy_to_host(list(buffers.values()))), strict=True)
-    )
+    named = [(name, x.detach()) for name, x in model.named_buffers() if x.is_floating_point() and x.ndim == 1]
+    named = [(name, x) for name, x in named if x.numel()]
+    moved = move_to_cpu([x for _, x in named])
+    buffers = {name: x.double().abs() for (name, _), x in zip(named, moved, strict=True)}
     planes = []
     for index in range(len(keys.keys)):
         try:
-            planes.append(_Fit(keys, index).planes(buffers))
+            planes.append(_Fit(keys, index).fit(buffers))
         except _NoRotationError as error:
             raise UnsupportedModelError(f"{name}, attention call {index}: {error}") from None
-    if not any(found.rotated for found in planes):
+    if not any(plane.rotated for plane in planes):
         raise make_unsupported_error(
             name,
             "has no rotary encoding: in no layer do position ids turn the keys (vectors of positions that are added to "
@@ -151,27 +145,27 @@ class _Fit:
         self.table = 2 * keys.table
         self.dim = self.unmoved.shape[1]
 
-    def planes(self, buffers: dict[str, Tensor]) -> Planes:
-        first, second, ratio = self.pairs()
+    def fit(self, buffers: dict[str, Tensor]) -> Planes:
+        first, second, ratio = self.find_pairs()
         if len(first) == 0:
-            return self.arranged(first, second, torch.empty(0).double(), ratio, "no rotation")
-        angles = self.angles(first, second, ratio)
+            return self.arrange(first, second, torch.empty(0).double(), ratio, "no rotation")
+        angles = self.fit_angles(first, second, ratio)
         first, second = torch.where(angles < 0, second, first), torch.where(angles < 0, first, second)
         ratio, angles = torch.where(angles < 0, 1 / ratio, ratio), angles.abs()
-        source, entry, frequencies = self.matching_buffer(angles, buffers)
+        source, entry, frequencies = self.match_buffer(angles, buffers)
         seen = len(first)
         if frequencies is not None:
             if seen < len(frequencies):
-                first, second = self.completed(first, second, ratio, entry, len(frequencies))
+                first, second = self.complete(first, second, ratio, entry, len(frequencies))
                 ratio, angles = torch.ones(len(first)).double(), frequencies
             else:
                 angles = frequencies[entry]
-        planes = self.arranged(first, second, angles, ratio, self.describe(first, second, ratio, seen, source))
+        planes = self.arrange(first, second, angles, ratio, self.describe(first, second, ratio, seen, source))
         self.check(planes)
         return planes
 
-    def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Dimensions that share a plane, and the factor of the second that makes the plane turn rigidly."""
+    def find_pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Find the dimensions that share a plane, and the factor of the second that makes the plane turn rigidly."""
         change = (self.moved - self.unmoved).abs().amax((0, 1)) / self.size
         noise = 30 * EPSILON + self.table
         turning = (change > noise).nonzero().flatten()
@@ -182,8 +176,8 @@ class _Fit:
         norm = growth.norm(dim=0)
         likeness = (growth.T @ growth / norm / norm[:, None]).fill_diagonal_(1)
         opposite, partner = likeness.min(1)
-        own = torch.arange(len(turning))
-        paired = (partner[partner] == own) & (opposite < -0.95)
+        itself = torch.arange(len(turning))
+        paired = (partner[partner] == itself) & (opposite < -0.95)
         clear = change[turning] > 100 * noise
         if not paired.any() or (clear & ~paired).any():
             worst = opposite[clear & ~paired].max() if (clear & ~paired).any() else opposite.max()
@@ -191,7 +185,7 @@ class _Fit:
                 f"keys change with their position, but not as rotations of planes (the squares of two dimensions "
                 f"should change oppositely, correlation -1; found {worst:.2f})"
             )
-        one = own[paired & (own < partner)]
+        one = itself[paired & (itself < partner)]
         ratio = (norm[one] / norm[partner[one]]).sqrt()
         # The less a plane turns, the less its ratio says. Without a norm behind the rotation all ratios are 1.
         weak = torch.minimum(change[turning[one]], change[turning[partner[one]]]).clamp_max(1)
@@ -199,8 +193,8 @@ class _Fit:
             ratio = torch.ones_like(ratio)
         return turning[one], turning[partner[one]], ratio
 
-    def angles(self, first: Tensor, second: Tensor, ratio: Tensor) -> Float[Tensor, " plane"]:
-        """Signed radians per position, refined from shift to shift."""
+    def fit_angles(self, first: Tensor, second: Tensor, ratio: Tensor) -> Float[Tensor, " plane"]:
+        """Fit signed radians per position, refined from shift to shift."""
         before = torch.complex(self.unmoved[:, first], ratio * self.unmoved[:, second])
         after = torch.complex(self.moved[..., first], ratio * self.moved[..., second])
         angles = torch.zeros(len(first)).double()
@@ -209,8 +203,8 @@ class _Fit:
             angles = angles + off / step
         return angles
 
-    def matching_buffer(self, angles: Tensor, buffers: dict[str, Tensor]) -> tuple[str, Tensor, Tensor | None]:
-        """The model's own frequencies, where a buffer holds all that were found: they are free of fitting noise."""
+    def match_buffer(self, angles: Tensor, buffers: dict[str, Tensor]) -> tuple[str, Tensor, Tensor | None]:
+        """Find the model's own frequencies, where a buffer holds all that were fitted: they have no fitting noise."""
         matching: list[tuple[float, int, str, Tensor]] = []
         for name, frequencies in buffers.items():
             distance, entry = (angles[:, None] - frequencies).abs().min(1)
@@ -224,8 +218,8 @@ class _Fit:
         _, _, name, entry = min((m for m in matching if m[0] <= nearest + FITTED), key=lambda match: match[1])
         return f"angles from {name}", entry, buffers[name]
 
-    def completed(self, first: Tensor, second: Tensor, ratio: Tensor, entry: Tensor, number: int):
-        """All planes of a buffer's frequencies, where those too slow to be seen continue the seen ones' layout."""
+    def complete(self, first: Tensor, second: Tensor, ratio: Tensor, entry: Tensor, number: int):
+        """Complete the planes of a buffer's frequencies: those too slow to be seen continue the others' layout."""
         if (ratio != 1).any():
             raise _NoRotationError("a norm with weights follows the rotation, and some planes are too slow to be seen")
         every = torch.arange(number)
@@ -242,7 +236,7 @@ class _Fit:
             raise _NoRotationError("some planes are too slow to be seen and have no place beside the others")
         return lines[0], lines[1]
 
-    def arranged(self, first: Tensor, second: Tensor, angles: Tensor, ratio: Tensor, description: str) -> Planes:
+    def arrange(self, first: Tensor, second: Tensor, angles: Tensor, ratio: Tensor, description: str) -> Planes:
         fast = angles.argsort(descending=True, stable=True)
         unrotated = torch.ones(self.dim, dtype=torch.bool)
         unrotated[first], unrotated[second] = False, False
@@ -275,8 +269,8 @@ class _Fit:
 
     def check(self, planes: Planes) -> None:
         """Turn the keys by what was found and compare with the model's: the answer must explain every dimension."""
-        there = rotate_unchecked(planes.arrange_keys(self.unmoved), self.steps[:, None], planes.angles, "halves")
-        error = (there - planes.arrange_keys(self.moved)).abs().amax(1)
+        turned = rotate_unchecked(planes.arrange_keys(self.unmoved), self.steps[:, None], planes.angles, "halves")
+        error = (turned - planes.arrange_keys(self.moved)).abs().amax(1)
         # The largest of a plane's two dimensions.
         error, size = (x.unflatten(-1, (2, -1)).amax(-2) for x in (error, planes.arrange_keys(self.size)))
         # The model rounds position times angle to its own precision, so that phases are off in proportion.

@@ -76,7 +76,7 @@ class ShiftedKeys:
                 self.ask(self.one_by_one)
 
     def record(self) -> None:
-        """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
+        """Run an ordinary pass, keep the hidden states, and check that attention is what it is taken for."""
         backbone: Any = unwrap(getattr(self.model, "base_model", self.model))
         self.parameters = inspect.signature(backbone.forward).parameters
         self.last = self.end
@@ -94,15 +94,15 @@ class ShiftedKeys:
                     self.hidden[run.module, run.number] = run.hidden
                     break
 
-        with self.noted_runs() as running:
+        with self.note_runs() as running:
             self.route: Route = forward_with_hook(
                 self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
             )
-        check_rotation(self.name, any(copy_to_host(looks_ahead)), positioned)
+        check_rotation(self.name, any(move_to_cpu(looks_ahead)), positioned)
 
     @contextlib.contextmanager
-    def noted_runs(self) -> Iterator[list[_Run]]:
-        """Within the block, the modules that run at the moment, outermost first; what attention returns is kept."""
+    def note_runs(self) -> Iterator[list[_Run]]:
+        """List the modules that run at the moment within the block, outermost first; keep what attention returns."""
         running: list[_Run] = []
         numbers: dict[nn.Module, int] = {}
 
@@ -128,11 +128,13 @@ class ShiftedKeys:
                 hook.remove()
 
     def ask_together(self) -> bool:
-        """Ask for all rows in one pass; whether the model takes it."""
+        """Ask for all rows in one pass; return whether the model takes it."""
         try:
             self.ask(self.in_one_batch, out_of_range=_OutOfTableError)
-        except Exception:
-            # Whatever fails on rows of positions is asked row by row, where it fails for good or not.
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, IndexError):
+            # A model that takes no rows of positions is asked row by row, where it fails for good or not.
             return False
         still = [index for index, rows in enumerate(self.keys) if _close(rows[-1], rows[0])]
         if not still:
@@ -144,7 +146,7 @@ class ShiftedKeys:
     def ask(
         self, keys_of: Callable[[Sequence[int]], list[Tensor]], out_of_range: type[IndexError] = IndexError
     ) -> None:
-        """Keys at the plain positions and shifted back, with the final token fixed where the prompt ends."""
+        """Ask for the keys at the plain positions and shifted back, with the final token where the prompt ends."""
         self.shifts, self.last, self.table = SHIFTS, self.end, 0.0
         try:
             with _IndicesInRange():
@@ -167,31 +169,31 @@ class ShiftedKeys:
             raise UnsupportedModelError(f"{self.name} takes no shifted position_ids ({error})") from None
 
     def positions(self, shifts: Sequence[int] = (0,)) -> Int[Tensor, "row token"]:
-        """Consecutive positions up to the prompt's last, with all but the last moved back by a shift in each row."""
+        """Return consecutive positions up to the prompt's last, all but the last moved back by a shift in each row."""
         device = find_input_device(self.model)
         behind = torch.tensor(shifts, device=device)[:, None] * (torch.arange(TOKENS, device=device) < TOKENS - 1)
         return torch.arange(self.last - TOKENS + 1, self.last + 1, device=device) - behind
 
     def one_by_one(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
-        """Keys of all calls by a pass a row, the farthest first."""
+        """Return the keys of all calls by a pass a row, the farthest first."""
         rows = {}
         for shift in sorted(shifts, reverse=True):
-            with self.attending(rows=1, leave=False):
-                rows[shift] = self.keys_at(shift)
+            with self.replace_hidden(rows=1, leave=False):
+                rows[shift] = self.capture_keys(shift)
         return [torch.cat(call) for call in zip(*(rows[shift] for shift in shifts), strict=True)]
 
     def in_one_batch(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
-        """Keys of all calls by one pass, whose attention modules alone have rows."""
+        """Return the keys of all calls by one pass, whose attention modules alone have rows."""
         # Without a mask positions with gaps are taken for prompts packed into one row.
         mask = {"attention_mask": torch.ones_like(self.input_ids)} if "attention_mask" in self.parameters else {}
-        with self.attending(rows=len(shifts), leave=True), _AlikeRowsOnce():
-            keys = self.keys_at(*shifts, **mask)
+        with self.replace_hidden(rows=len(shifts), leave=True), _AlikeRowsOnce():
+            keys = self.capture_keys(*shifts, **mask)
         if [len(rows) for rows in keys] != len(self.callers) * [len(shifts)]:
             raise RuntimeError("the model makes other attention calls than before")
         return keys
 
-    def keys_at(self, *shifts: int, **inputs: Any) -> list[Float[Tensor, "row sample dim"]]:
-        """Keys of a pass with every token but the final one moved back by a shift in each row."""
+    def capture_keys(self, *shifts: int, **inputs: Any) -> list[Float[Tensor, "row sample dim"]]:
+        """Return the keys of a pass with every token but the final one moved back by a shift in each row."""
         keys: list[Tensor] = []
 
         def receive(call: AttentionInputs) -> None:
@@ -202,11 +204,11 @@ class ShiftedKeys:
         # Keys alone count: which of them later queries see may depend on gaps between positions.
         inputs["position_ids"] = self.positions(shifts)
         forward_with_hook(self.model, self.input_ids, receive, rows=(0,), route=self.route, **inputs)
-        return [rows.double() for rows in copy_to_host(keys)]
+        return [rows.double() for rows in move_to_cpu(keys)]
 
     @contextlib.contextmanager
-    def attending(self, *, rows: int, leave: bool) -> Iterator[None]:
-        """Within the block attention modules get their noted hidden states in each row instead of their own.
+    def replace_hidden(self, *, rows: int, leave: bool) -> Iterator[None]:
+        """Give attention modules their noted hidden states in each row within the block, instead of their own.
 
         With ``leave`` they are left once their keys are known, and return what they returned before.
         """
@@ -231,23 +233,29 @@ class ShiftedKeys:
         with contextlib.ExitStack() as stack:
             for module in dict.fromkeys(self.callers):
                 # Not by setattr, which some wrappers hand on to what they wrap.
-                own, run = vars(module), module.forward
-                stack.callback(own.update, forward=run) if "forward" in own else stack.callback(own.pop, "forward")
-                own["forward"] = wraps(run)(partial(attend, run, module))
+                fields, run = vars(module), module.forward
+                if "forward" in fields:
+                    stack.callback(fields.update, forward=run)
+                else:
+                    stack.callback(fields.pop, "forward")
+                fields["forward"] = wraps(run)(partial(attend, run, module))
             yield
 
 
-def copy_to_host(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors on the CPU, by one transfer from a device."""
-    if not tensors:
-        return []
-    together = torch.cat([x.flatten().to(tensors[0].device) for x in tensors]).cpu()
-    parts = together.split([x.numel() for x in tensors])
-    return [part.view(x.shape) for part, x in zip(parts, tensors, strict=True)]
+def move_to_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors on the CPU, in one transfer from each device."""
+    moved = list(tensors)
+    for device in {x.device for x in tensors if x.device.type != "cpu"}:
+        places = [place for place, x in enumerate(tensors) if x.device == device]
+        together = torch.cat([tensors[place].flatten().double() for place in places]).cpu()
+        parts = together.split([tensors[place].numel() for place in places])
+        for place, part in zip(places, parts, strict=True):
+            moved[place] = part.to(tensors[place].dtype).view(tensors[place].shape)
+    return moved
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    """Whether keys are equal but for rounding."""
+    """Return whether keys are equal but for rounding."""
     return bool((one - other).abs().max() <= 30 * EPSILON * other.abs().max())
 
 

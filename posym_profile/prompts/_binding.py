@@ -7,7 +7,7 @@ of tokens, so that any two can be swapped, and every name and attribute is one t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,53 +28,46 @@ from posym_profile.prompts._prompt_tasks import register_prompt_task
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """How facts and the question are worded; ``{name}`` and ``{attribute}`` stand for the words.
+    """How facts and the question are worded; ``{name}``, ``{verb}`` and ``{attribute}`` stand for the words.
 
     Attributes:
         fact: one block; begins with a space.
-        query: what follows the facts; its last token is the query and the attribute would come next.
         attributes: kind of word to choose attributes from, see :func:`read_words`.
-        verb: the word of the fact that may vary.
-        verbs: kind of word to choose it from.
+        verb: of every fact, unless verbs vary.
+        verbs: kind of word to choose verbs from if they vary.
+        question: what is asked in front of the fact that is left open; not with other verbs, whose stems it lacks.
     """
 
     fact: str
-    query: str
     attributes: str
     verb: str
     verbs: str
+    question: str = ""
 
-    def write(self, verb: str) -> Template:
-        """The same with another verb; its question begins a fact again, since ours asks with the verb's stem."""
-        fact = self.fact.replace(f" {self.verb} ", f" {verb} ")
-        again = " And so" if fact.endswith(".") else " and so"
-        return replace(self, verb=verb, fact=fact, query=again + fact.partition(" {attribute}")[0])
+    def write_query(self, name: str, verb: str, *, question: bool) -> str:
+        """Return what follows the facts, whose last token is the query: a fact again, up to its attribute."""
+        opening = self.question if question else ""
+        opening = opening or (" And so" if self.fact.endswith(".") else " and so")
+        return (opening + self.fact.partition(" {attribute}")[0]).format(name=name, verb=verb)
 
 
 TEMPLATES = {
     "likes": Template(
-        fact=" {name} likes {attribute}.",
-        query=" What color does {name} like? {name} likes",
+        fact=" {name} {verb} {attribute}.",
         attributes="colours",
         verb="likes",
         verbs="verbs_now",
+        question=" What color does {name} like?",
     ),
-    "bought": Template(
-        fact=" {name} bought {attribute},",
-        query=" and so {name} bought",
-        attributes="things",
-        verb="bought",
-        verbs="verbs_then",
-    ),
+    "bought": Template(fact=" {name} {verb} {attribute},", attributes="things", verb="bought", verbs="verbs_then"),
     "lives": Template(
-        fact=" {name} lives in {attribute}.",
-        query=" Where does {name} live? {name} lives in",
+        fact=" {name} {verb} in {attribute}.",
         attributes="cities",
         verb="lives",
         verbs="verbs_of_places",
+        question=" Where does {name} live?",
     ),
 }
-
 
 # Between the seeds of what a prompt says and of what stands in front of it.
 SEED_APART = 1_000_003
@@ -102,7 +95,7 @@ def binding_prompts(
     whatever ``lead`` is.
 
     Args:
-        tokenizer: of the model in question; its mark of beginning, if it has one, opens every prompt.
+        tokenizer: of the model; its mark of beginning, if it has one, opens every prompt.
         facts: facts per prompt, at least 2.
         count: number of prompts.
         seed: of everything that is drawn.
@@ -117,8 +110,11 @@ def binding_prompts(
         :class:`BindingPrompts`; ``start`` is behind the lead.
 
     Raises:
-        ValueError: if the template is unknown, a number is out of range, the tokenizer leaves too few words of one
-            token, or facts do not come out equally long.
+        ValueError: if the tokenizer leaves too few words of one token, or facts do not come out equally long.
+
+    >>> prompts = binding_prompts(tokenizer, facts=4, count=8)  # doctest: +SKIP
+    >>> prompts.texts[0]  # doctest: +SKIP
+    ' Chad likes brown. Ana likes amber. Vera likes ivory. Katie likes olive. What color does Chad like? Chad likes'
     """
     if template not in TEMPLATES:
         raise ValueError(f"template must be one of {', '.join(map(repr, TEMPLATES))}; got {template!r}")
@@ -131,14 +127,14 @@ def binding_prompts(
             f"every fact needs a name of its own, but only {len(names)} names are one token for this tokenizer and "
             f"facts={facts} with lead={lead}; pass lead={len(names) - facts} or less"
         )
-    attribute_ids = tokens.single(read_words(wording.attributes))
+    attribute_ids = tokens.select_single(read_words(wording.attributes))
     attributes = list(attribute_ids)
     if len(attributes) < 2:
         raise ValueError(
             f"template {template!r} has {len(attributes)} attributes of one token for this tokenizer, and 2 are "
             f"needed; pass another template: {', '.join(map(repr, TEMPLATES))}"
         )
-    verbs = list(tokens.single(read_words(wording.verbs))) if vary_frame else [wording.verb]
+    verbs = list(tokens.select_single(read_words(wording.verbs))) if vary_frame else [wording.verb]
     if vary_frame and len(verbs) < 2:
         raise ValueError(
             f"template {template!r} has {len(verbs)} verbs of one token for this tokenizer, and 2 are needed to vary "
@@ -152,15 +148,16 @@ def binding_prompts(
         given = [attributes[i] for i in draw_balanced(len(attributes), facts, generator).tolist()]
         unused = [attribute for attribute in attributes if attribute not in given] or attributes
         given += [unused[i] for i in draw_balanced(len(unused), lead, apart).tolist()]
-        worded = [wording] * (facts + lead)
+        chosen = [wording.verb] * (facts + lead)
         if vary_frame:
-            worded = [wording.write(verbs[i]) for i in draw_balanced(len(verbs), facts + lead, apart).tolist()]
-        told = [w.fact.format(name=n, attribute=a) for w, n, a in zip(worded, people, given, strict=True)]
+            chosen = [verbs[i] for i in draw_balanced(len(verbs), facts + lead, apart).tolist()]
+        words = zip(people, chosen, given, strict=True)
+        sentences = [wording.fact.format(name=name, verb=verb, attribute=thing) for name, verb, thing in words]
         drafts.append(
             Draft(
-                before="".join(told[facts:]),
-                blocks=told[:facts],
-                after=worded[asked].query.format(name=people[asked]),
+                before="".join(sentences[facts:]),
+                blocks=sentences[:facts],
+                after=wording.write_query(people[asked], chosen[asked], question=not vary_frame),
                 answers=[attribute_ids[attribute] for attribute in given[:facts]],
                 target=asked,
             )
@@ -168,9 +165,8 @@ def binding_prompts(
     return draft_prompts(tokens, drafts)
 
 
-register_prompt_task("binding-likes", SAYS, place=11, template="likes")(binding_prompts)
-register_prompt_task("binding-bought", SAYS, place=11, template="bought")(binding_prompts)
-register_prompt_task("binding-lives", SAYS, place=11, template="lives")(binding_prompts)
+for _template in TEMPLATES:
+    register_prompt_task(f"binding-{_template}", SAYS, place=11, template=_template)(binding_prompts)
 register_prompt_task("binding-with-lead", f"{SAYS}, behind eight more facts", place=12, lead=8)(binding_prompts)
 register_prompt_task("binding-varied", f"{SAYS}, each with a verb of its own", place=12, vary_frame=True)(
     binding_prompts

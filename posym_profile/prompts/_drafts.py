@@ -22,16 +22,16 @@ ANCHOR = "."
 
 @functools.cache
 def read_words(kind: str) -> tuple[str, ...]:
-    """Words of a kind, a section of ``words.txt``: ``"names"``, ``"colours"``, ``"things"``, ``"cities"``, ..."""
-    found: dict[str, list[str]] = {}
+    """Read the words of a kind, a section of ``words.txt``: ``"names"``, ``"colours"``, ``"things"``, ..."""
+    kinds: dict[str, list[str]] = {}
     for line in (files("posym_profile.prompts") / "words.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
-            current = found.setdefault(line.strip("[]"), [])
+            current = kinds.setdefault(line.strip("[]"), [])
         elif line and not line.startswith("#"):
             current.extend(line.split())
-    if kind not in found:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, found))}; got {kind!r}")
-    return tuple(found[kind])
+    if kind not in kinds:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, kinds))}; got {kind!r}")
+    return tuple(kinds[kind])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +58,24 @@ class Prompts:
 
     @property
     def layout(self) -> dict[str, Any]:
-        """``start``, ``block_length`` and ``blocks``, as everything that looks at blocks takes them.
+        """Return ``start``, ``block_length`` and ``blocks``, as everything that looks at blocks takes them.
 
         >>> profile(model, prompts.input_ids, **prompts.layout)  # doctest: +SKIP
         """
         return {"start": self.start, "block_length": self.block_length, "blocks": self.blocks}
 
 
-class PromptTokens:
-    """What a tokenizer makes of text within a text.
+def find_beginning(tokenizer: Any) -> list[int]:
+    """Return the tokenizer's mark of beginning as a list of one token; an empty list if it has none."""
+    mark = getattr(tokenizer, "bos_token_id", None)
+    return [] if mark is None else [mark]
 
-    Some tokenizers treat the beginning of a text apart, so texts are tokenized behind a full stop.
+
+class PromptTokens:
+    """Tokenizes pieces of a text as they stand within it: some tokenizers treat the beginning of a text apart.
 
     Args:
-        tokenizer: of the model in question, as :func:`posym_profile.load_tokenizer` returns it.
+        tokenizer: of the model, as :func:`posym_profile.load_tokenizer` returns it.
 
     Attributes:
         beginning: the tokenizer's mark of beginning, which opens every prompt; empty if it has none.
@@ -80,23 +84,18 @@ class PromptTokens:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.anchor = tokenizer(ANCHOR, add_special_tokens=False)["input_ids"]
-        mark = getattr(tokenizer, "bos_token_id", None)
-        self.beginning = [] if mark is None else [mark]
+        self.beginning = find_beginning(tokenizer)
 
-    def of(self, text: str) -> list[int]:
-        """Tokens of text that follows other text."""
-        return self.many([text])[0]
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text; none of one that this tokenizer joins with what stands before it."""
+        rows = self.tokenizer([ANCHOR + text for text in texts], add_special_tokens=False)["input_ids"]
+        return [ids[len(self.anchor) :] if ids[: len(self.anchor)] == self.anchor else [] for ids in rows]
 
-    def many(self, texts: list[str]) -> list[list[int]]:
-        """Tokens of each text; none of one that this tokenizer joins with what stands before it."""
-        found = self.tokenizer([ANCHOR + text for text in texts], add_special_tokens=False)["input_ids"]
-        return [ids[len(self.anchor) :] if ids[: len(self.anchor)] == self.anchor else [] for ids in found]
-
-    def single(self, words: tuple[str, ...]) -> dict[str, int]:
-        """Words that are one token behind a space, with their tokens."""
+    def select_single(self, words: Sequence[str]) -> dict[str, int]:
+        """Return the words that are one token behind a space, with their tokens."""
         unknown = getattr(self.tokenizer, "unk_token_id", None)
-        found = zip(words, self.many([" " + word for word in words]), strict=True)
-        return {word: ids[0] for word, ids in found if len(ids) == 1 and ids[0] != unknown}
+        rows = zip(words, self.tokenize([" " + word for word in words]), strict=True)
+        return {word: ids[0] for word, ids in rows if len(ids) == 1 and ids[0] != unknown}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +106,7 @@ class Draft:
         before: in front of the blocks; as many tokens in all drafts, or ``""``.
         blocks: what may be swapped; each begins with the space that is in front of it.
         after: behind the blocks; its last token is the query.
-        answers: tokens to choose from, see :meth:`PromptTokens.single`.
+        answers: tokens to choose from, see :meth:`PromptTokens.select_single`.
         target: which of them is right, from 0 on.
     """
 
@@ -119,15 +118,10 @@ class Draft:
 
 
 def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
-    """Tokenize drafts, and refuse blocks that are not the same tokens wherever they stand.
-
-    Args:
-        tokens: of the tokenizer.
-        drafts: of equally many blocks and answers.
+    """Tokenize drafts of equally many blocks and answers.
 
     Raises:
-        ValueError: if there is no draft, numbers of blocks or answers differ, or blocks or prompts do not come out
-            equally long; the message says which and what to do.
+        ValueError: if blocks are not the same tokens wherever they stand, or prompts do not come out equally long.
     """
     for what, numbers in (
         ("blocks", {len(draft.blocks) for draft in drafts}),
@@ -139,19 +133,19 @@ def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
                 f"{sorted(numbers)} {what}; make prompts of different shapes apart"
             )
     first = drafts[0]
-    opening = tokens.of(first.before) if first.before else []
-    length = len(tokens.of(first.blocks[0]))
+    opening = tokens.tokenize([first.before])[0] if first.before else []
+    length = len(tokens.tokenize(first.blocks[:1])[0])
     input_ids, texts = [], []
     for draft in drafts:
         text = draft.before + "".join(draft.blocks) + draft.after
-        ids = tokens.of(text)
-        for place, (alone, block) in enumerate(zip(tokens.many(list(draft.blocks)), draft.blocks, strict=True)):
-            found = ids[len(opening) + place * length :][:length]
-            if len(alone) != length or found != alone:
+        (ids,) = tokens.tokenize([text])
+        for place, (alone, block) in enumerate(zip(tokens.tokenize(draft.blocks), draft.blocks, strict=True)):
+            within = ids[len(opening) + place * length :][:length]
+            if len(alone) != length or within != alone:
                 raise ValueError(
                     f"every fact must be the same {length} tokens wherever it stands, but this tokenizer makes "
-                    f"{len(alone)} of {block!r} alone and {len(found)} others within the prompt; pass another template "
-                    "or tokenizer"
+                    f"{len(alone)} of {block!r} alone and {len(within)} others within the prompt; pass another "
+                    "template or tokenizer"
                 )
         input_ids.append(tokens.beginning + ids)
         texts.append(text)
@@ -172,22 +166,22 @@ def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
 
 
 def find_single_words(tokens: PromptTokens, kind: str, needed: int) -> dict[str, int]:
-    """Words of one token, or an error that says how many there are."""
-    found = tokens.single(read_words(kind))
-    if len(found) < needed:
+    """Return the words of a kind that are one token, with their tokens; refuse fewer than are needed."""
+    words = tokens.select_single(read_words(kind))
+    if len(words) < needed:
         raise ValueError(
-            f"every block needs a word of its own, but only {len(found)} {kind} are one token for this tokenizer and "
-            f"facts={needed}; pass facts={len(found)} or fewer"
+            f"every block needs a word of its own, but only {len(words)} {kind} are one token for this tokenizer and "
+            f"facts={needed}; pass facts={len(words)} or fewer"
         )
-    return found
+    return words
 
 
 def draw_balanced(choices: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
-    """``count`` of ``choices`` numbers in random order, each equally often up to one."""
+    """Draw ``count`` of ``choices`` numbers in random order, each equally often up to one."""
     rounds = [torch.randperm(choices, generator=generator) for _ in range(-(-max(1, count) // choices))]
     return torch.cat(rounds)[:count]
 
 
 def shuffle(choices: list[str], number: int, generator: torch.Generator) -> list[str]:
-    """Different choices in random order."""
+    """Draw ``number`` different choices in random order."""
     return [choices[i] for i in torch.randperm(len(choices), generator=generator)[:number].tolist()]

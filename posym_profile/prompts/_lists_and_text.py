@@ -3,10 +3,9 @@
 Spoken to a language model, Index becomes "the first name in the list is", Retrieval becomes a key whose value was
 given, and Partial induction becomes a word that stood before. The wordings are ours.
 
-All functions take the tokenizer of the model in question (its mark of beginning, if it has one, opens every prompt),
-the blocks per prompt (``facts``), the number of prompts (``count``) and a ``seed`` of everything that is drawn. They
-raise ``ValueError`` if a number is out of range, or the tokenizer leaves too few words of one token or blocks of
-different lengths.
+All functions take the model's tokenizer (its mark of beginning, if it has one, opens every prompt), the blocks per
+prompt (``facts``), the number of prompts (``count``) and a ``seed`` of everything that is drawn. They raise
+``ValueError`` if the tokenizer leaves too few words of one token or blocks of different lengths.
 """
 
 from __future__ import annotations
@@ -35,12 +34,9 @@ TEXT_ALTERNATIVES = 8
 
 @register_prompt_task("index", "a list of words, and a question about a place in it", place=20)
 def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, place: str = "first") -> Prompts:
-    """Lists of names and a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
+    """Draw lists of names with a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
 
     Blocks are a name and its comma; the alternatives are all names in the list. ``place`` is one of :data:`PLACES`.
-
-    Raises:
-        ValueError: if the place is unknown or beyond the list.
     """
     if place not in PLACES:
         raise ValueError(f"place must be one of {', '.join(map(repr, PLACES))}; got {place!r}")
@@ -68,7 +64,7 @@ def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, plac
 
 @register_prompt_task("keyvalue", "keys with values, and a question about one key", place=30)
 def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Lines of a key and its value, then a key: `` car: Ann``, line by line, and `` car:`` at the end.
+    """Draw lines of a key and its value, then a key: `` car: Ann``, line by line, and `` car:`` at the end.
 
     Blocks are lines; keys differ and so do values, which are the alternatives. Every line is asked about equally often.
     """
@@ -93,7 +89,7 @@ def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -
 
 @register_prompt_task("induction", "a random sequence of words that begins again", place=40)
 def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, shown: int = 1) -> Prompts:
-    """Names in random order, a full stop, and some of them again: what came next?
+    """Draw names in random order, a full stop, and some of them again: what came next?
 
     Blocks are names, all different, and all are alternatives. Every place that can be asked for is asked for equally
     often. ``shown`` names are repeated: with 1 the symbol alone tells the answer; more repeat the order as well.
@@ -121,12 +117,9 @@ def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, 
 
 @register_prompt_task("text", "windows of English text, one token a block", place=50)
 def text_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Windows of :func:`posym_profile.prompts.read_reference_text`, one token a block and one more as the query.
+    """Draw windows of :func:`posym_profile.prompts.read_reference_text`, a token a block, one more as the query.
 
     Windows do not overlap. The alternatives are the token that follows and seven others that follow elsewhere.
-
-    Raises:
-        ValueError: if the text is too short for so many windows.
     """
     require_counts(facts=(facts, 2), count=(count, 1))
     tokens = PromptTokens(tokenizer)

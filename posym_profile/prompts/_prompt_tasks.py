@@ -37,7 +37,7 @@ class PromptTask:
     place: float = math.inf
 
     def __call__(self, tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
-        """Its prompts, which are refused if their shapes do not fit."""
+        """Make its prompts; refuse those whose shapes do not fit."""
         prompts = self.make(tokenizer, facts=facts, count=count, seed=seed)
         _require_shapes(self.make, prompts, count)
         return prompts
@@ -68,16 +68,12 @@ def register_prompt_task(
 
 
 def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``.
-
-    Raises:
-        ValueError: if there is no such task, a number is out of range, or what it makes are no prompts.
-    """
+    """Make the prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``."""
     return PROMPT_TASKS.find(task)(tokenizer, facts=facts, count=count, seed=seed)
 
 
-def _kept(name: str, given: Any) -> PromptTask:
-    """A task or the function that makes its prompts, checked."""
+def _read_task(name: str, given: Any) -> PromptTask:
+    """Return a task, from itself or from the function that makes its prompts; refuse what is neither."""
     task = given if isinstance(given, PromptTask) else PromptTask(make=given)
     if not callable(task.make):
         raise ExtensionError(f"prompt task {name!r} must be a function that makes prompts; got {task.make!r}")
@@ -103,8 +99,8 @@ def _require_shapes(make: Callable[..., Any], prompts: Any, count: int) -> None:
     ids, answers, target = prompts.input_ids, prompts.answer_ids, prompts.target
     for what, value, dimensions in (("input_ids", ids, 2), ("answer_ids", answers, 2), ("target", target, 1)):
         if not isinstance(value, Tensor) or value.dtype != torch.int64 or value.ndim != dimensions:
-            said = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"{what} of {name} must be an int64 tensor of {dimensions} dimensions; got {said}")
+            kind = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"{what} of {name} must be an int64 tensor of {dimensions} dimensions; got {kind}")
     numbers = {what: len(getattr(prompts, what)) for what in ("input_ids", "answer_ids", "target", "texts")}
     if set(numbers.values()) != {count}:
         raise ValueError(f"{name} was asked for count={count} prompts and must return as many of each; got {numbers}")
@@ -126,6 +122,6 @@ PROMPT_TASKS: Registry[PromptTask] = Registry(
     "task",
     decorator="@register_prompt_task(name)",
     room="posym_profile.prompts.",
-    keep=_kept,
+    keep=_read_task,
 )
 """Every task that language models can be asked, by name: what makes its prompts."""

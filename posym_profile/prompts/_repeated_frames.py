@@ -1,4 +1,4 @@
-"""Whether a prompt is a list of one repeated frame: what all its blocks share, and how many stand in front.
+"""Find whether a prompt is a list of one repeated frame: what all its blocks share, and how many stand in front.
 
 In such a list the blocks' keys differ in how many such sentences came before them, and heads read that. A swap of keys
 moves it along with what the block says, so that the symbolic score counts both; see :func:`posym_profile.origin_cube`.
@@ -30,21 +30,12 @@ class Frame:
 
     @property
     def repeats(self) -> bool:
-        """Whether blocks share the tokens of at least half of their places: a full stop alone makes no frame."""
+        """Return whether blocks share the tokens of at least half of their places: a full stop alone makes no frame."""
         return 2 * len(self.offsets) >= self.block_length
 
 
 def find_frame(input_ids: Sequence[int], *, start: int, block_length: int, blocks: int) -> Frame:
-    """The frame that the blocks of one prompt share.
-
-    Args:
-        input_ids: one prompt, ``[token]``.
-        start: first token of the first block.
-        block_length: tokens per block.
-        blocks: number of blocks.
-
-    Raises:
-        TypeError, ValueError: if the blocks do not fit.
+    """Find the frame that the blocks of one prompt ``[token]`` share, cut as :func:`posym_profile.profile` does.
 
     >>> find_frame([9, 1, 5, 2, 5, 3, 5, 0], start=3, block_length=2, blocks=2)
     Frame(offsets=(1,), block_length=2, lead=1)

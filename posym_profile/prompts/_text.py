@@ -9,7 +9,7 @@ from importlib import import_module
 
 @functools.cache
 def read_reference_text() -> str:
-    """Prose of the Python language reference, as ``help()`` shows it: a few hundred thousand characters.
+    """Read prose of the Python language reference, as ``help()`` shows it: a few hundred thousand characters.
 
     Topics stand in alphabetical order. Headings, tables, examples and lists are left out: a paragraph stays if it is
     made of sentences. The text differs between versions of Python, so results on it name theirs.
@@ -23,5 +23,5 @@ def read_reference_text() -> str:
 
 
 def _is_prose(paragraph: str) -> bool:
-    """Whether a paragraph begins at the margin like a sentence, ends like one, and is not short."""
+    """Return whether a paragraph begins at the margin like a sentence, ends like one, and is not short."""
     return len(paragraph) > 120 and bool(re.match(r"[A-Z][a-z]* [a-z]", paragraph)) and paragraph.rstrip()[-1] in ".:"

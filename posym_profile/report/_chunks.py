@@ -1,4 +1,4 @@
-"""Prompts measured a chunk at a time, wherever there is a process for it.
+"""Measure prompts a chunk at a time, wherever there is a process for it.
 
 A chunk is what is lost when a run is killed, and what is done again when a worker dies.
 """
@@ -24,11 +24,11 @@ from posym_profile.language_models._loading import identify_model, load_model
 from posym_profile.planes._rotary_planes import Planes, find_planes
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, join_prompts
-from posym_profile.scores._cubes import make_cube, measure_cube_logits
+from posym_profile.scores._cubes import make_key_anova, measure_cube_logits
 from posym_profile.scores._head_tables import pack_labels, pack_windows
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
-from posym_profile.scores._layer_measurement import NUMBERS_HELD, TOKENS_A_BATCH, map_layers
+from posym_profile.scores._layer_measurement import NUMBERS_HELD, TOKENS_A_BATCH, map_layers, stack_padded
 from posym_profile.scores._profiling import Score, count_visible_blocks, find_windows, score_layer
 from posym_profile.scores._visibility import count_tokens_beyond
 
@@ -46,17 +46,11 @@ class NotEnoughMemoryError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """What was measured.
+    """Measurements of some prompts.
 
     Attributes:
-        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks`` ``[prompt,
-            layer]`` and ``tokens_beyond`` ``[prompt]`` of a profile, the former with several queries ``[prompt, query,
-            ...]``; ``window`` ``[layer]``; with ``labels`` ``label_...`` ``[layer, head]``; with ``per_frequency`` the
-            scores with ``plane_`` before and planes behind; with ``energy`` ``plane_energy`` ``[prompt, layer, head,
-            plane]``, the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; with ``cube``
-            the shares of :class:`posym_profile.Cube` with ``cube_`` before, and ``symbolic_part_symbol`` and
-            ``symbolic_part_origin`` ``[prompt, layer, head]``; for prompts with answers ``correct``,
-            ``log_probability`` and ``alternatives`` ``[prompt]``.
+        arrays: those of :class:`ProfileRun` that are measured, but for angles: ``plane_angle/<length>`` is
+            ``[layer, plane]``.
         device: what ran it, in words.
         seconds: how long it took.
         batch: prompts per forward pass that fitted into memory.
@@ -70,7 +64,7 @@ class Chunk:
 
 @dataclass
 class _Loaded:
-    """A model, and what was found out about it."""
+    """A model, and what is known of it."""
 
     model: Any
     planes: dict[int, list[Planes]] = field(default_factory=dict)
@@ -78,38 +72,34 @@ class _Loaded:
 
     @cached_property
     def labels(self) -> dict[str, np.ndarray]:
-        """Labels of the heads, told once."""
+        """Measure the labels of the heads once."""
         return pack_labels(measure_head_labels(self.model))
 
-    def planes_of(self, length: int) -> list[Planes]:
-        """Planes for prompts of a length, found once."""
+    def find_planes(self, length: int) -> list[Planes]:
+        """Find the planes for prompts of a length once."""
         if length not in self.planes:
             self.planes[length] = list(find_planes(self.model, length))
         return self.planes[length]
 
 
 def load_held_model(settings: ProfileSettings, identity: Mapping[str, str]) -> Any:
-    """The model of a profile, loaded unless this process holds it from measuring chunks.
-
-    Raises:
-        NotEnoughMemoryError, RuntimeError: as :func:`measure_chunk`.
-    """
-    return _held(settings, identity).model
+    """Return the model of a profile, loaded unless this process holds it from measuring chunks."""
+    return _hold_model(settings, identity).model
 
 
-def _held(settings: ProfileSettings, identity: Mapping[str, str]) -> _Loaded:
+def _hold_model(settings: ProfileSettings, identity: Mapping[str, str]) -> _Loaded:
     places = {"device": settings.device, "device_map": settings.device_map}
     key = (settings.model, *places.values(), settings.dtype, *sorted(identity.items()), torch.get_num_threads())
     return hold(key, lambda: _load(settings, identity, places))
 
 
 def choose_pass_size(length: int, batch_size: int | None = None) -> int:
-    """Prompts of ``length`` tokens in a pass: ``batch_size``, or by default about 4,096 tokens and at most 16."""
+    """Choose the prompts of ``length`` tokens in a pass: ``batch_size``, or about 4,096 tokens and at most 16."""
     return batch_size or min(PROMPTS_A_CHUNK, max(1, TOKENS_A_BATCH // length))
 
 
 def choose_chunk_size(prompt: BlockedPrompt, settings: ProfileSettings) -> int:
-    """Prompts like this in a chunk: those of a pass; with ``cube`` so many that all their orders are about a pass."""
+    """Choose the prompts like this in a chunk: those of a pass; with ``cube`` so many that all orders are a pass."""
     size = choose_pass_size(len(prompt.input_ids), settings.batch_size)
     return max(1, size // prompt.blocks) if settings.cube else size
 
@@ -125,13 +115,12 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
         identity: what ``identify_model`` says of the model that is meant.
 
     Raises:
-        UnsupportedModelError: if the model's heads cannot be captured.
         NotEnoughMemoryError: if one prompt or the model does not fit.
         RuntimeError: if this process has another model under the name.
     """
     began = time.perf_counter()
-    loaded = _held(settings, identity)
-    device, length = _device(loaded.model), len(prompts[0].input_ids)
+    loaded = _hold_model(settings, identity)
+    device, length = _describe_devices(loaded.model), len(prompts[0].input_ids)
     size = min(len(prompts), loaded.fits.get(length, len(prompts)))
     what = f"{settings.model} on {device}"
     arrays, size = measure_in_batches(lambda batch: _measure(loaded, batch, settings), prompts, size, what)
@@ -140,7 +129,7 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
     if settings.cube:
         most = choose_pass_size(length, settings.batch_size)
         most = min(len(prompts) * prompts[0].blocks, most, loaded.fits.get(length, most))
-        shares, size = _cube_shares(loaded, prompts, most, what)
+        shares, size = _measure_cubes(loaded, prompts, most, what)
         arrays |= shares
         if size < most:
             loaded.fits[length] = size
@@ -153,18 +142,14 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
 
 
 def belongs_to_model(name: str) -> bool:
-    """Whether an array is the same for all prompts."""
-    return name in ("window", "plane_angle") or name.startswith("label_")
+    """Return whether an array is the same for all prompts, or all of one length."""
+    return name == "window" or name.startswith(("label_", "plane_angle"))
 
 
 def measure_in_batches(
     measure: Callable[[Sequence[Any]], dict[str, np.ndarray]], prompts: Sequence[Any], size: int, what: str
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Measure ``size`` prompts at a time, and half as many whenever memory runs out; also returns the size that fits.
-
-    Raises:
-        NotEnoughMemoryError: if one prompt alone does not fit.
-    """
+    """Measure ``size`` prompts at a time, and half as many whenever memory runs out; also return the size that fits."""
     parts: list[dict[str, np.ndarray]] = []
     first = 0
     while first < len(prompts):
@@ -183,13 +168,13 @@ def measure_in_batches(
                 "prompts, a smaller model, --dtype bfloat16, --device-map auto, or a device with more memory"
             )
         size = max(1, size // 2)
-    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "plane_angle"}
-    # Angles belong to a length, not to a prompt.
-    return together | {name: parts[0][name] for name in parts[0] if name == "plane_angle"}, size
+    whole = {name: parts[0][name] if belongs_to_model(name) else np.concatenate([part[name] for part in parts])
+             for name in parts[0]}  # fmt: skip
+    return whole, size
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on a GPU or in torch's or Python's allocator on the CPU."""
+    """Return whether memory ran out, on a GPU or in torch's or Python's allocator on the CPU."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     words = str(error).lower()
@@ -206,7 +191,7 @@ def release_memory() -> None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a disk or a quota is full."""
+    """Return whether a disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -233,8 +218,7 @@ def _load(settings: ProfileSettings, meant: Mapping[str, str], places: Mapping[s
 def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> dict[str, np.ndarray]:
     batch = join_prompts(prompts)
     length = batch.input_ids.shape[1]
-    blocks = {"start": batch.start, "block_length": batch.block_length, "blocks": batch.blocks}
-    swaps = BlockLayout(**blocks, tau=settings.tau, eps=settings.eps)
+    swaps = BlockLayout(**batch.layout, tau=settings.tau, eps=settings.eps)
     angles: dict[int, Tensor] = {}
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
@@ -249,29 +233,25 @@ def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: Profil
             measured["plane_energy"] = energy / energy.sum(-1, keepdim=True)
         return measured
 
-    once = {"progress": False, "batch_size": len(prompts), "planes": loaded.planes_of(length)}
-    found = map_layers(loaded.model, batch.input_ids, measure, queries=settings.queries, **once)
-    counts = count_visible_blocks(found)
-    arrays = {name: x.float().numpy() for name, x in found.items() if name != "visible_blocks"}
-    arrays["visible_blocks"] = counts.numpy()
+    once = {"progress": False, "batch_size": len(prompts), "planes": loaded.find_planes(length)}
+    measured = map_layers(loaded.model, batch.input_ids, measure, queries=settings.queries, **once)
+    arrays = {name: x.float().numpy() for name, x in measured.items()}
+    arrays["visible_blocks"] = count_visible_blocks(measured).numpy()
     arrays["tokens_beyond"] = np.array(count_tokens_beyond(loaded.model, [length] * len(prompts)), dtype=np.int64)
     if settings.per_frequency or settings.energy:
-        rows = [angles[layer].numpy() for layer in sorted(angles)]
-        width = max(map(len, rows))
-        arrays["plane_angle"] = np.stack([np.pad(x, (0, width - len(x)), constant_values=np.nan) for x in rows])
+        arrays[f"plane_angle/{length}"] = stack_padded([angles[layer] for layer in sorted(angles)], dim=0).numpy()
     if batch.answer_ids.shape[1]:
         choices = choose_answers(loaded.model, batch, batch_size=len(prompts))
         arrays |= {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
     return arrays
 
 
-def _cube_shares(
+def _measure_cubes(
     loaded: _Loaded, prompts: Sequence[BlockedPrompt], size: int, what: str
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Shares of each prompt's cubes, and how many prompts fitted in a pass; the orders of all prompts share passes."""
+    """Measure the shares of each prompt's variance; the orders of all prompts share passes, of the size that fits."""
     first = prompts[0]
-    swaps = BlockLayout(start=first.start, block_length=first.block_length, blocks=first.blocks)
-    swaps = swaps.fit(len(first.input_ids))
+    swaps = BlockLayout(**first.layout).fit(len(first.input_ids))
     orders = draw_latin_square(first.blocks, torch.Generator().manual_seed(SQUARE_SEED))
     rows = [
         replace(prompt, input_ids=tuple(reordered))
@@ -282,34 +262,34 @@ def _cube_shares(
     ]
 
     def measure(batch: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
-        found = map_layers(
+        measured = map_layers(
             loaded.model,
             join_prompts(batch).input_ids,
             partial(measure_cube_logits, swaps=swaps),
             progress=False,
             batch_size=len(batch),
-            planes=loaded.planes_of(len(first.input_ids)),
+            planes=loaded.find_planes(len(first.input_ids)),
             hold=NUMBERS_HELD,
         )
-        return {"logits": found["logits"].numpy(), "seen": found["seen"][:, :, 0].numpy()}
+        return {"logits": measured["logits"].numpy(), "seen": measured["seen"][:, :, 0].numpy()}
 
-    found, size = measure_in_batches(measure, rows, size, what)
-    seen = torch.from_numpy(found["seen"][0]).bool()
-    logits = torch.from_numpy(found["logits"]).unflatten(0, (len(prompts), len(orders)))
-    measured: list[dict[str, Tensor]] = []
+    arrays, size = measure_in_batches(measure, rows, size, what)
+    seen = torch.from_numpy(arrays["seen"][0]).bool()
+    logits = torch.from_numpy(arrays["logits"]).unflatten(0, (len(prompts), len(orders)))
+    of_prompts: list[dict[str, Tensor]] = []
     for of_prompt in logits:
         # A layer at a time, because cubes are large and made of several copies.
         layers = [
-            make_cube(part[None], orders, see[None], rounding=torch.finfo(torch.float32).eps)
+            make_key_anova(part[None], orders, see[None], rounding=torch.finfo(torch.float32).eps)
             for part, see in zip(of_prompt.unbind(1), seen, strict=True)
         ]
-        shares = {f"cube_{name}": [cube.shares[name][0] for cube in layers] for name in layers[0].shares}
+        shares = {f"cube_{name}": [layer.shares[name][0] for layer in layers] for name in layers[0].shares}
         for name in OF_SYMBOLIC_PART:
-            shares[f"symbolic_part_{name}"] = [cube.symbolic_shares[name][0] for cube in layers]
-        measured.append({name: torch.stack(parts) for name, parts in shares.items()})
-    return {name: torch.stack([one[name] for one in measured]).float().numpy() for name in measured[0]}, size
+            shares[f"symbolic_part_{name}"] = [layer.symbolic_shares[name][0] for layer in layers]
+        of_prompts.append({name: torch.stack(parts) for name, parts in shares.items()})
+    return {name: torch.stack([x[name] for x in of_prompts]).float().numpy() for name in of_prompts[0]}, size
 
 
-def _device(model: Any) -> str:
+def _describe_devices(model: Any) -> str:
     places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
     return " and ".join(sorted(describe_device(place) for place in places or {choose_device("cpu")}))

@@ -1,4 +1,4 @@
-"""The head explorer of a model and prompts of one's own: as a file of a profile, and beside a kernel for typed prompts.
+"""Make the head explorer of one's own model and prompts: as a file of a profile, and beside a kernel for typed ones.
 
 The file, ``explorer.html``, asks no host and opens from a folder. It shows every head on the plane of its two scores,
 at other temperatures and block lengths, and of a chosen head its attention to every token of every prompt in it, the
@@ -19,15 +19,17 @@ from posym_core._checks import require_count, require_positive
 from posym_figures import ExplorerFigure, HeadInput, count_packed_bytes, format_tau, head_explorer, select_layers
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._loading import load_config, load_tokenizer
+from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.prompts._drafts import find_beginning
 from posym_profile.report._chunks import choose_pass_size, load_held_model, measure_in_batches
 from posym_profile.report._folder import ProfileRun
 from posym_profile.report._marked_text import EXAMPLE
 from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt, join_prompts, read_marked_text
+from posym_profile.report._prompt_files import BlockedPrompt, group_prompts, join_prompts, read_marked_text
 from posym_profile.report._run import Extra
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
-from posym_profile.scores._visibility import format_count
+from posym_profile.scores._visibility import format_count, shorten_name
 
 NAME = "explorer.html"
 PROMPTS = 16
@@ -55,23 +57,19 @@ ALT = (
 
 
 def write_explorer(settings: ProfileSettings, *, prompts: int = PROMPTS, layers: Sequence[int] | None = None) -> Extra:
-    """The explorer as a file of a profile.
+    """Describe the explorer as a file of a profile.
 
     Args:
         settings: of the profile; the slider for temperatures steps its own, too.
         prompts: the first so many are in it, one by one and in all means; those of one shape together.
         layers: which layers are in it; by default all.
-
-    Raises:
-        ValueError: if ``prompts`` is less than 1, or ``layers`` are none or repeat. What :class:`Extra` checks raises
-            ValueError if the file would be larger than :data:`FILE_LIMIT`, and says how many prompts fit.
     """
     require_count("explorer_prompts", prompts, 1)
     if layers is not None and (not layers or len(set(layers)) < len(layers) or min(layers) < 0):
         raise ValueError(f"layers of the explorer must be different numbers from 0 on; got {list(layers)}")
 
     def make(profile: ProfileRun) -> dict[str, bytes]:
-        name = str(settings.model).rstrip("/").rpartition("/")[2] or str(settings.model)
+        name = shorten_name(settings.model)
         shown = _Explored(
             model=load_held_model(settings, profile.settings["identity"]),
             tokenizer=load_tokenizer(settings.model),
@@ -83,20 +81,19 @@ def write_explorer(settings: ProfileSettings, *, prompts: int = PROMPTS, layers:
             layers=layers,
         )
         source = f"from the task {settings.task}" if settings.task else f"from the file {profile.settings['input']}"
-        return {NAME: shown.figure(profile.prompts[:prompts], source).page(f"Head explorer of {name}").encode()}
+        return {NAME: shown.draw(profile.prompts[:prompts], source).page(f"Head explorer of {name}").encode()}
 
     return Extra(
         make=make,
         check=lambda given: _require_room(load_config(settings.model), given[:prompts], settings.tau, layers),
         settings={"prompts": prompts, "layers": None if layers is None else list(layers)},
         says=f"{NAME}: the first {format_count(prompts, 'prompt')} at most are read again, at {len(TAUS)} "
-        "temperatures and "
-        f"{LENGTHS} block lengths",
+        f"temperatures and {LENGTHS} block lengths",
     )
 
 
 def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> ExplorerFigure:
-    """The head explorer of one prompt, with a field in which others are typed where a kernel runs.
+    """Show the head explorer of one prompt, with a field in which others are typed where a kernel runs.
 
     >>> model, tokenizer = load_model()  # doctest: +SKIP
     >>> explore(model, tokenizer, "[[Ann likes red.]] [[Bob likes blue.]] Bob likes")  # doctest: +SKIP
@@ -111,28 +108,19 @@ def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> Expl
     Returns:
         A figure that displays itself: a widget with the field where a kernel runs, and elsewhere, or by ``save``, a
         page that asks no host.
-
-    Raises:
-        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        ValueError: if the text has no blocks that can be swapped, or it and the model are too large for a page.
     """
     require_positive("tau", tau)
     name = type(unwrap(model)).__name__
-    return _Explored(model=model, tokenizer=tokenizer, name=name, tau=float(tau)).typed(text)
+    return _Explored(model=model, tokenizer=tokenizer, name=name, tau=float(tau)).draw_typed(text)
 
 
 def read_typed_prompt(text: str, tokenizer: Any) -> BlockedPrompt:
-    """A prompt out of marked text, or of text without marks each token of which is a block.
-
-    Raises:
-        ValueError: if the text has fewer than two blocks, or marks do not fit.
-    """
+    """Read a prompt from marked text, or from text without marks each token of which is a block."""
     if not isinstance(text, str):
         raise TypeError(f"text must be a string; got {type(text).__name__}")
     if "[[" in text or "]]" in text:
         return read_marked_text(text, tokenizer, id="typed")
-    mark = getattr(tokenizer, "bos_token_id", None)
-    beginning = () if mark is None else (mark,)
+    beginning = find_beginning(tokenizer)
     ids = (*beginning, *tokenizer(text, add_special_tokens=False)["input_ids"])
     blocks = len(ids) - len(beginning) - 1
     if blocks < 2:
@@ -144,7 +132,7 @@ def read_typed_prompt(text: str, tokenizer: Any) -> BlockedPrompt:
 
 
 def list_block_lengths(block_length: int, blocks: int) -> list[int]:
-    """Tokens a block for the slider: the prompts' own, 1, and its halves and doubles as far as these come out even.
+    """List the tokens a block for the slider: those of the prompts, 1, and halves and doubles that come out even.
 
     >>> list_block_lengths(4, 16), list_block_lengths(7, 10), list_block_lengths(1, 64)
     ([1, 2, 4, 8, 16], [1, 7, 14, 35], [1, 2, 4, 8, 16])
@@ -170,19 +158,16 @@ class _Explored:
     batch_size: int | None = None
     layers: Sequence[int] | None = None
 
-    def figure(self, prompts: Sequence[BlockedPrompt], source: str, **more: Any) -> ExplorerFigure:
-        """The explorer of these prompts; those of one shape are one input, the most common shape first."""
-        shapes: dict[tuple, list[BlockedPrompt]] = {}
-        for prompt in prompts:
-            shapes.setdefault(prompt.shape, []).append(prompt)
-        groups = sorted(shapes.values(), key=len, reverse=True)
-        found = [self.measured(group) for group in groups]
-        angles = found[0]["angles"]
+    def draw(self, prompts: Sequence[BlockedPrompt], source: str, **more: Any) -> ExplorerFigure:
+        """Draw the explorer of these prompts; those of one shape are one input, the most common shape first."""
+        groups = sorted(group_prompts(prompts).values(), key=len, reverse=True)
+        views = [self.measure(group) for group in groups]
+        angles = views[0]["angles"]
         layers = list(range(len(angles))) if self.layers is None else list(self.layers)
         _require_layers(layers, len(angles))
         inputs = [
-            self.input(group, select_layers(arrays, layers), source, place)
-            for place, (group, arrays) in enumerate(zip(groups, found, strict=True))
+            self.make_input(group, select_layers(arrays, layers), source, place)
+            for place, (group, arrays) in enumerate(zip(groups, views, strict=True))
         ]
         first, shown = inputs[0], groups[0][0].block_length
         on_blocks = first.arrays["attention"][..., first.start : first.start + first.span].sum(-1)
@@ -202,18 +187,18 @@ class _Explored:
             **more,
         )
 
-    def typed(self, text: str) -> ExplorerFigure:
-        """The explorer of a prompt typed by hand."""
+    def draw_typed(self, text: str) -> ExplorerFigure:
+        """Draw the explorer of a prompt typed by hand."""
         prompt = read_typed_prompt(text, self.tokenizer)
         _require_room(getattr(unwrap(self.model), "config", None), [prompt], self.tau, None)
-        return self.figure([prompt], "typed by hand", ask=self.typed, typed=text)
+        return self.draw([prompt], "typed by hand", ask=self.draw_typed, typed=text)
 
     @property
     def taus(self) -> list[float]:
         return sorted({*TAUS, self.tau})
 
-    def measured(self, prompts: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
-        """Arrays of prompts of one shape, half as many at a time whenever memory runs out."""
+    def measure(self, prompts: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
+        """Measure prompts of one shape, half as many at a time whenever memory runs out."""
         first = prompts[0]
         cuts = Cuts(
             first.start,
@@ -227,11 +212,13 @@ class _Explored:
         length = len(first.input_ids)
         views = partial(make_head_views, self.model, cuts=cuts, planes=find_planes(self.model, length))
         size = choose_pass_size(length, self.batch_size)
-        found, _ = measure_in_batches(lambda batch: views(join_prompts(batch).input_ids), prompts, size, self.name)
-        return average_views(found)
+        arrays, _ = measure_in_batches(lambda batch: views(join_prompts(batch).input_ids), prompts, size, self.name)
+        return average_views(arrays)
 
-    def input(self, prompts: Sequence[BlockedPrompt], arrays: Mapping[str, Any], source: str, place: int) -> HeadInput:
-        """An input of the explorer."""
+    def make_input(
+        self, prompts: Sequence[BlockedPrompt], arrays: Mapping[str, Any], source: str, place: int
+    ) -> HeadInput:
+        """Make an input of the explorer."""
         first = prompts[0]
         span = first.block_length * first.blocks
         texts = [decode_tokens(prompt.input_ids, self.tokenizer) for prompt in prompts]
@@ -251,21 +238,21 @@ class _Explored:
 
 
 def decode_tokens(input_ids: Sequence[int], tokenizer: Any) -> list[str]:
-    """What each token adds to the text; spaces that a tokenizer leaves out at the beginning of a text are kept."""
+    """Return what each token adds to the text, with spaces that a tokenizer leaves out at the beginning of a text."""
 
     def text(ids: Sequence[int]) -> str:
         return tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
 
-    found = [text(input_ids[:1])]
+    added = [text(input_ids[:1])]
     for before, token in pairwise(input_ids):
         start, both = text([before]), text([before, token])
         # Where the two are parts of one letter, neither is the beginning of what they are together.
-        found.append(both[len(start) :] if both.startswith(start) else text([token]))
-    return found
+        added.append(both[len(start) :] if both.startswith(start) else text([token]))
+    return added
 
 
 def _label(prompt: BlockedPrompt, texts: Sequence[str]) -> str:
-    """What a prompt is chosen by: its id, and how it ends."""
+    """Write what a prompt is chosen by: its id, and how it ends."""
     whole = " ".join("".join(texts).split())
     return f"{prompt.id}: {whole if len(whole) <= 48 else '… ' + whole[-48:]}"
 
@@ -273,27 +260,20 @@ def _label(prompt: BlockedPrompt, texts: Sequence[str]) -> str:
 def estimate_size(
     config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None = None
 ) -> int:
-    """Bytes of an explorer's numbers, from a model's configuration; 0 if that does not tell its sizes."""
-    text = _text_config(config)
+    """Estimate the bytes of an explorer's numbers from a model's configuration; 0 if that does not tell its sizes."""
+    text = get_text_config(config)
     number, heads = (getattr(text, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
     if not isinstance(number, int) or not isinstance(heads, int):
         return 0
     dim = getattr(text, "head_dim", None) or getattr(text, "hidden_size", 0) // heads
     sizes = {"taus": len({*TAUS, tau}), "layers": number if layers is None else len(layers), "heads": heads}
-    shapes: dict[tuple, list[BlockedPrompt]] = {}
-    for prompt in prompts:
-        shapes.setdefault(prompt.shape, []).append(prompt)
     total = 0
-    for group in shapes.values():
+    for group in group_prompts(prompts).values():
         first, tokens = group[0], len(group[0].input_ids)
         lengths = len(list_block_lengths(first.block_length, first.blocks))
         total += count_packed_bytes(**sizes, planes=dim // 2, lengths=lengths, tokens=tokens, prompts=len(group))
         total += TEXT * tokens * len(group)
     return total
-
-
-def _text_config(config: Any) -> Any:
-    return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
 def _require_layers(layers: Sequence[int], number: int) -> None:
@@ -305,7 +285,7 @@ def _require_layers(layers: Sequence[int], number: int) -> None:
 
 def _require_room(config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None) -> None:
     """Refuse prompts whose numbers, with this model's heads, are more than a file may hold."""
-    number = getattr(_text_config(config), "num_hidden_layers", None)
+    number = getattr(get_text_config(config), "num_hidden_layers", None)
     if layers is not None and isinstance(number, int):
         _require_layers(layers, number)
     size = estimate_size(config, prompts, tau, layers)
@@ -317,6 +297,5 @@ def _require_room(config: Any, prompts: Sequence[BlockedPrompt], tau: float, lay
     raise ValueError(
         f"an explorer may hold {FILE_LIMIT / 1e6:.0f} MB of numbers, but those of "
         f"{format_count(len(prompts), 'prompt')} of up to {format_count(longest, 'token')} would be {size / 1e6:.0f} "
-        "MB with "
-        f"this model's heads; pass {fewer}shorter prompts, or fewer layers (--explorer-layers 0-7)"
+        f"MB with this model's heads; pass {fewer}shorter prompts, or fewer layers (--explorer-layers 0-7)"
     )

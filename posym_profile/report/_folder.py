@@ -1,4 +1,4 @@
-"""Profiles of whole sets of prompts in a folder: measured in chunks, resumed after a kill, checked when read.
+"""Keep profiles of whole sets of prompts in folders, and check them when they are read.
 
 A finished folder holds ``profile.json`` (settings, where the numbers come from, SHA-256 of every file; written last,
 so that a profile exists only when it is whole), ``scores.safetensors`` (all arrays), ``heads.csv`` and ``prompts.csv``
@@ -22,7 +22,6 @@ from posym_core.store import (
     DamagedError,
     ResultError,
     UnfinishedWork,
-    describe_difference,
     record,
     require_whole,
     seal,
@@ -39,7 +38,7 @@ FORMAT = 1
 MANIFEST, CHUNKS, SCORES = "profile.json", "chunks", "scores.safetensors"
 HEADS, PROMPTS_TABLE, PROMPTS_FILE = "heads.csv", "prompts.csv", "prompts.jsonl"
 # What every profile has.
-OWN = {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
+FILES = {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
 
 
 class ProfileError(ResultError):
@@ -61,7 +60,7 @@ class ProfileRun:
             ``block_length``, ``blocks``, ``tokens_beyond`` ``[prompt]``; ``correct``, ``log_probability``,
             ``alternatives`` ``[prompt]`` for tasks; ``plane_...`` ``[prompt, layer, head, plane]`` and ``plane_angle``
             ``[shape, layer, plane]`` with ``shape`` ``[prompt]`` per frequency or with energies; with a cube
-            ``cube_...``, the shares of :class:`posym_profile.Cube`, and ``symbolic_part_symbol`` and
+            ``cube_...``, the shares of :class:`posym_profile.KeyAnova`, and ``symbolic_part_symbol`` and
             ``symbolic_part_origin``, of its ``symbolic_shares``, ``[prompt, layer, head]``.
         prompts: the prompts, in the order of the arrays.
     """
@@ -74,25 +73,22 @@ class ProfileRun:
 
     @property
     def scores(self) -> Profile:
-        """Scores, visible blocks, windows and labels as :func:`posym_profile.profile` returns them."""
-        asked = self.settings.get("queries", LAST)
+        """Return scores, visible blocks, windows and labels as :func:`posym_profile.profile` does."""
+        queries = self.settings.get("queries", LAST)
         # All that there are may be one.
-        known = self.arrays.get("queries", LAST if asked == "all" else asked)
-        return read_profile_arrays(self.arrays, [int(query) for query in known])
+        numbers = self.arrays.get("queries", LAST if queries == "all" else queries)
+        return read_profile_arrays(self.arrays, [int(query) for query in numbers])
 
     def top(self, k: int, score: Score) -> list[tuple[int, int]]:
-        """The ``k`` heads of the highest score, see :meth:`posym_profile.scores.Profile.top`."""
+        """Return the ``k`` heads of the highest score, see :meth:`posym_profile.scores.Profile.top`."""
         return self.scores.top(k, score)
 
     def at(self, query: int) -> Profile:
-        """The scores of one query, see :meth:`posym_profile.scores.Profile.at`."""
+        """Return the scores of one query, see :meth:`posym_profile.scores.Profile.at`."""
         return self.scores.at(query)
 
     def frame(self, *, intervals: bool = False) -> Any:
-        """A row for each head on each prompt, or the columns of ``heads.csv``.
-
-        See :meth:`posym_profile.scores.Profile.frame`.
-        """
+        """Make the table of :meth:`posym_profile.scores.Profile.frame`; with ``intervals`` that of ``heads.csv``."""
         return make_table(average_columns(self.arrays)) if intervals else self.scores.frame()
 
 
@@ -123,7 +119,7 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes], made_with: M
 
 
 def find_extras(folder: Path) -> dict[str, Any]:
-    """Files of a finished profile beside its own, such as a report, and what they were made with."""
+    """Find the files of a finished profile beside those of every one, and what they were made with."""
     described = read_manifest(folder)
     # Profiles from before that was kept had a report that is made with nothing.
     return {name: {} for name in described["files"]} | described.get("extras", {})
@@ -138,13 +134,9 @@ def add_files(folder: Path, extras: Mapping[str, bytes], made_with: Mapping[str,
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The description of a finished profile, which names its files and nothing outside its folder.
-
-    Raises:
-        DamagedError: if it was altered, lacks a file that every profile has, or names what is no plain file.
-    """
+    """Read the description of a finished profile, which names its files and nothing outside its folder."""
     described = unseal(folder / MANIFEST, format=FORMAT)
-    if missing := sorted(OWN - set(described["files"])):
+    if missing := sorted(FILES - set(described["files"])):
         raise DamagedError(f"{MANIFEST} names no {missing[0]}, which every profile has")
     if wrong := [name for name in described["files"] if Path(name).name != name or "\\" in name]:
         raise DamagedError(f"{MANIFEST} names {wrong[0]!r}, which is no file of this folder")
@@ -154,11 +146,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def load_profile(folder: Path | str) -> ProfileRun:
     """Read a finished profile and check every file against its checksum.
 
-    Args:
-        folder: of a profile.
-
     Raises:
-        ProfileError: if it is missing, unfinished, altered or truncated; the message names the file and what to do.
+        ProfileError: if it is missing, unfinished, altered or truncated.
     """
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
@@ -188,7 +177,7 @@ def _read(folder: Path) -> ProfileRun:
 
 
 def collect_marks(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What readers of a profile must know beside its scores.
+    """Collect what readers of a profile must know beside its scores.
 
     Returns:
         ``hidden_blocks``, by layer, how many blocks of a prompt its last token does not see whole at most, for layers
@@ -197,9 +186,9 @@ def collect_marks(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         of all layers and by thirds of them.
     """
     hidden = {str(layer): int(number) for layer, number in enumerate(count_hidden_blocks(arrays)) if number > 0}
-    said = {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
+    marks = {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
     medians = find_share_medians(arrays)
-    return said | ({"cube": medians} if medians else {})
+    return marks | ({"cube": medians} if medians else {})
 
 
 def discard(folder: Path) -> None:
@@ -212,24 +201,23 @@ def discard(folder: Path) -> None:
     UnfinishedWork(folder / CHUNKS).remove("chunk-*")
 
 
-def require_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse a profile of other ``settings``, code or libraries than those of the folder's, and say in what.
+def take_model_name(settings: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Call the model as in the settings that are kept, where both have its checksum: its path tells nothing."""
+    same = settings["identity"] == kept.get("identity") and "sha256" in settings["identity"]
+    return {**settings, "model": kept["model"]} if same else dict(settings)
 
-    Where both have the model's checksum, its name or path tells nothing.
-    """
-    there, asked = ({**one, "settings": dict(one["settings"])} for one in (there, asked))
-    model = there["settings"].get("identity")
-    if model == asked["settings"].get("identity") and "sha256" in (model or {}):
-        there["settings"]["model"] = asked["settings"]["model"]
-    if differing := describe_difference(there, asked):
+
+def refuse_difference(folder: Path, difference: str) -> None:
+    """Refuse a folder's profile of other settings, code or libraries, which ``difference`` names if there are any."""
+    if difference:
         raise ProfileError(
-            f"{folder} holds a profile of other {differing}; pass another --out, or --force to discard it"
+            f"{folder} holds a profile of other {difference}; pass another --out, or --force to discard it"
         )
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Within the block, no other process writes a profile to ``folder``, where the system has such locks."""
+    """Keep other processes from writing a profile to ``folder`` within the block, where the system has such locks."""
     try:
         import fcntl
     except ImportError:

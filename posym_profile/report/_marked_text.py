@@ -31,19 +31,16 @@ Piece = tuple[str, str]
 
 
 def parse_marked_prompt(text: str) -> dict[str, Any]:
-    """A marked text as a line of JSON Lines has it: ``text``, ``blocks``, and ``answers`` if there are any.
-
-    Raises:
-        ValueError: if marks do not fit.
+    """Parse a marked text to what a line of JSON Lines has: ``text``, ``blocks``, and ``answers`` if there are any.
 
     >>> parse_marked_prompt("[[Ann likes red.]] [[Bob likes blue.]] Bob likes <<blue|red>>")["answers"]
     [' blue', ' red']
     """
-    return _put_together(_pieces(text))
+    return _join_pieces(_split_text(text))
 
 
 def parse_marked_prompts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The prompts of a file of marked text, each with the number of its first line."""
+    """Yield the prompts of a file of marked text, each with the number of its first line."""
     lines = [line.rstrip("\r\n") for line in lines]
     if SEPARATOR not in (line.strip() for line in lines):
         yield from ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
@@ -57,19 +54,19 @@ def parse_marked_prompts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             held = []
 
 
-def _pieces(text: str) -> list[Piece]:
-    """Text in and between blocks, and answers, all without marks."""
+def _split_text(text: str) -> list[Piece]:
+    """Split into text in and between blocks, and answers, all without marks."""
     text = text.strip()
     answers: list[Piece] = []
-    if found := ANSWERS.search(text):
-        before = text[: found.start()]
+    if match := ANSWERS.search(text):
+        before = text[: match.start()]
         gap = before[len(before.rstrip()) :]
         text = before.rstrip()
-        words = [re.sub(r"\\(\||<<|>>)", r"\1", word).strip() for word in BAR.split(found["words"])]
+        words = [re.sub(r"\\(\||<<|>>)", r"\1", word).strip() for word in BAR.split(match["words"])]
         if not all(words) or len(words) < 2:
             raise ValueError(
                 "<<...>> at the end must hold at least two words with | between, the right one first, as <<blue|red>>; "
-                f"got {found[0]}"
+                f"got {match[0]}"
             )
         answers = [("answer", gap + word) for word in words]
     pieces: list[Piece] = []
@@ -95,7 +92,7 @@ def _pieces(text: str) -> list[Piece]:
     return [*pieces, (kind, written + text[opened:]), *answers]
 
 
-def _put_together(pieces: Iterable[Piece]) -> dict[str, Any]:
+def _join_pieces(pieces: Iterable[Piece]) -> dict[str, Any]:
     text, blocks, answers = "", [], []
     for kind, written in pieces:
         if kind == "answer":
@@ -116,6 +113,6 @@ def _around(text: str, place: int) -> str:
 
 
 def shorten(value: Any) -> str:
-    """A value as Python writes it, cut off if it is long."""
+    """Write a value as Python does, cut off if it is long."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:57] + "..."

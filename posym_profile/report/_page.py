@@ -1,4 +1,4 @@
-"""A profile's figures, and one page that shows them with its tables and asks no other file or host for anything.
+"""Draw a profile's figures, and write one page that shows them with its tables and asks no other file or host.
 
 The page is meant for those who did not make the profile: it says what the scores mean, what was measured and where the
 numbers come from. It follows the reader's light or dark mode, reads on a phone, and its table can be sorted.
@@ -32,14 +32,15 @@ from posym_profile.scores._head_tables import (
     make_head_rows,
     select_query,
 )
-from posym_profile.scores._visibility import describe_long_prompts, format_count, format_runs
+from posym_profile.scores._visibility import describe_long_prompts, format_count, format_runs, shorten_name
 
 NAME = "report.html"
+SCORES = ("positional", "symbolic", "entropy")
 MARK = "†"
 
 
 def render_pages(profile: ProfileRun) -> dict[str, bytes]:
-    """The figures of a profile as SVG and its report as HTML, by file name; no figures without Matplotlib.
+    """Render the figures of a profile as SVG and its report as HTML, by file name; no figures without Matplotlib.
 
     Of several queries they show the last.
     """
@@ -53,26 +54,26 @@ def render_pages(profile: ProfileRun) -> dict[str, bytes]:
 
 
 def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
-    """Figures by file name: the SVG, its caption, and what it shows in words."""
+    """Draw figures by file name: the SVG, its caption, and what it shows in words."""
     from matplotlib.ticker import MaxNLocator
 
     from posym_figures import plots
 
     positional, symbolic = average_heads(profile.arrays["positional"]), average_heads(profile.arrays["symbolic"])
     layers = np.broadcast_to(np.arange(positional.value.shape[0])[:, None], positional.value.shape)
-    trend = _by_layer(positional), _by_layer(symbolic)
-    hidden = [layer for layer, number in enumerate(count_hidden_blocks(profile.arrays)) if number > 0]
+    trend = _average_layers(positional), _average_layers(symbolic)
+    hidden = _list_hidden(profile)
     where = f" {MARK} {format_runs(hidden, 'Layer')} {_see(hidden)} not see all blocks whole." if hidden else ""
     drawn = {
         "scores_by_head.svg": (
             plots.layer_head_scores(positional.value, symbolic.value),
             f"Mean scores of every head. Hatched cells have no score.{where}",
-            f"Two grids of layers by heads with scores from 0 to 1. {_in_words(profile)}",
+            f"Two grids of layers by heads with scores from 0 to 1. {_describe_extremes(profile)}",
         ),
         "score_plane.svg": (
             plots.score_plane(positional.value.ravel(), symbolic.value.ravel(), layers=layers.ravel()),
             "Every head by its two scores. Below the diagonal heads are more positional, above it more symbolic.",
-            f"Points in a square from 0 to 1, one a head, coloured by layer. {_in_words(profile)}",
+            f"Points in a square from 0 to 1, one a head, coloured by layer. {_describe_extremes(profile)}",
         ),
         "scores_by_layer.svg": (
             plots.curve(
@@ -91,22 +92,22 @@ def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
         ),
     }
     shares = [means.value.ravel() for means in average_shares(profile.arrays).values()][: len(MAIN_SHARES)]
-    if said := _shares_in_words(profile):
+    if words := _describe_shares(profile):
         caption = (
             "Every head between symbol, origin and place: their three shares divided by their sum. What interactions "
-            f"hold is left out here: {_interactions(profile):.0%} of the variance in the median head.{where}"
+            f"hold is left out here: {_measure_interactions(profile):.0%} of the variance in the median head.{where}"
         )
         drawn["share_triangle.svg"] = (
             plots.share_triangle(*shares, layers=layers.ravel()),
             caption,
-            f"Points in a triangle, one a head, coloured by layer. {said}",
+            f"Points in a triangle, one a head, coloured by layer. {words}",
         )
     drawn["scores_by_layer.svg"][0].axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return {name: (render_svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
 
 
 def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> str:
-    """The page."""
+    """Render the page."""
     settings, provenance = profile.settings, profile.provenance
     origin = {
         **{key: value for key, value in settings.items() if value is not None and key != "identity"},
@@ -115,21 +116,20 @@ def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str
         "posym_core": f"{provenance['code_version']} (code {provenance['code_digest'][:12]})",
         **provenance["versions"],
     }
+    labels, shares = list_labels(profile.arrays), MAIN_SHARES if "cube_symbol" in profile.arrays else ()
     return TEMPLATES.get_template("report.html.j2").render(
-        title=f"Heads of {str(settings['model']).rstrip('/').rpartition('/')[2] or settings['model']}",
-        measured=_measured(profile),
-        hidden=_hidden(profile),
+        title=f"Heads of {shorten_name(settings['model'])}",
+        measured=_describe_measured(profile),
+        hidden=_describe_hidden(profile),
         too_long=describe_long_prompts(list(profile.arrays.get("tokens_beyond", ()))),
         lists=describe_lists(profile.prompts, cube="cube_symbol" in profile.arrays),
-        shares=_shares_in_words(profile),
-        extremes=_in_words(profile),
+        shares=_describe_shares(profile),
+        extremes=_describe_extremes(profile),
         figures=embed_figures(drawn),
         drawable=True,
         intervals=len(profile.prompts) > 1,
-        scores={name: name.capitalize() for name in ("positional", "symbolic", "entropy")}
-        | {name: name.replace("_", " ").capitalize() for name in MAIN_SHARES if "cube_symbol" in profile.arrays}
-        | {name: name.replace("_", " ").capitalize() for name in list_labels(profile.arrays)},
-        labels=bool(list_labels(profile.arrays)),
+        scores={name: name.replace("_", " ").capitalize() for name in (*SCORES, *shares, *labels)},
+        labels=bool(labels),
         mark=MARK,
         rows=make_head_rows(profile.arrays),
         nan=math.nan,
@@ -138,35 +138,39 @@ def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str
     )
 
 
-def _measured(profile: ProfileRun) -> str:
-    """What was measured, in a sentence or two."""
+def _describe_measured(profile: ProfileRun) -> str:
+    """Say what was measured, in a sentence or two."""
     prompts, layers, heads = profile.arrays["positional"].shape
     settings = profile.settings
     if settings.get("task"):
         task = str(settings["task"])
         with contextlib.suppress(ExtensionError):  # measured where its package was there
-            task += f" ({said})" if (said := PROMPT_TASKS.find(task).says) else ""
+            task += f" ({words})" if (words := PROMPT_TASKS.find(task).says) else ""
         what = f"the task {task}"
     else:
         what = f"the file {settings['input']}"
-    blocks = _range(profile.arrays["blocks"])
+    blocks, length = _format_range(profile.arrays["blocks"]), _format_range(profile.arrays["length"])
     sentence = (
-        f"{format_count(prompts, 'prompt')} from {what}, with {blocks} blocks each and "
-        f"{_range(profile.arrays['length'])} "
-        f"tokens long; {format_count(layers, 'layer')} with up to {format_count(heads, 'head')}."
+        f"{format_count(prompts, 'prompt')} from {what}, with {blocks} blocks each and {length} tokens long; "
+        f"{format_count(layers, 'layer')} with up to {format_count(heads, 'head')}."
     )
     if "queries" in settings:
-        asked = settings["queries"]
-        which = f"token {asked[-1]}" if isinstance(asked, list) else "the last token"
-        more = f", one of several queries that {HEADS} has" if asked == "all" or len(asked) > 1 else ""
+        queries = settings["queries"]
+        which = f"token {queries[-1]}" if isinstance(queries, list) else "the last token"
+        more = f", one of several queries that {HEADS} has" if queries == "all" or len(queries) > 1 else ""
         sentence += f" Scores are those at {which}{more}; negative numbers count from the end."
     answers = describe_answers(profile.arrays)
     return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
 
 
-def _hidden(profile: ProfileRun) -> str:
-    """Which layers do not see all blocks, and what that does to their scores; nothing where all see all."""
-    layers = [layer for layer, number in enumerate(count_hidden_blocks(profile.arrays)) if number > 0]
+def _list_hidden(profile: ProfileRun) -> list[int]:
+    """List the layers that do not see all blocks whole."""
+    return [layer for layer, number in enumerate(count_hidden_blocks(profile.arrays)) if number > 0]
+
+
+def _describe_hidden(profile: ProfileRun) -> str:
+    """Say which layers do not see all blocks, and what that does to their scores; nothing where all see all."""
+    layers = _list_hidden(profile)
     if not layers:
         return ""
     where = f"{format_runs(layers, 'Layer')} (marked {MARK}) {_see(layers)} not see all blocks whole"
@@ -185,14 +189,14 @@ def _see(layers: Sequence[int]) -> str:
     return "do" if len(layers) > 1 else "does"
 
 
-def _in_words(profile: ProfileRun) -> str:
-    """The heads of the highest positional and of the highest symbolic score, which ``Profile.top`` puts first."""
+def _describe_extremes(profile: ProfileRun) -> str:
+    """Name the heads of the highest positional and of the highest symbolic score, which ``Profile.top`` puts first."""
     sentences = []
     first, second = (average_heads(profile.arrays[name]).value for name in ("positional", "symbolic"))
     for name, score in (("positional", first), ("symbolic", second)):
         if np.isfinite(score).any():
             layer, head = np.unravel_index(np.nanargmax(score), score.shape)
-            mark = f" ({MARK})" if count_hidden_blocks(profile.arrays)[layer] > 0 else ""
+            mark = f" ({MARK})" if layer in _list_hidden(profile) else ""
             sentences.append(
                 f"The most {name} head is head {head} of layer {layer}{mark} (positional {first[layer, head]:.2f}, "
                 f"symbolic {second[layer, head]:.2f})."
@@ -200,44 +204,45 @@ def _in_words(profile: ProfileRun) -> str:
     return " ".join(sentences)
 
 
-def _interactions(profile: ProfileRun) -> float:
-    """What symbol, origin and place do not hold alone, in the median head."""
+def _measure_interactions(profile: ProfileRun) -> float:
+    """Measure what symbol, origin and place do not hold alone, in the median head."""
     means = average_shares(profile.arrays)
     return float(np.nanmedian(1 - np.sum([means[name].value for name in MAIN_SHARES], 0)))
 
 
-def _shares_in_words(profile: ProfileRun) -> str:
-    """What the median head follows, and what the symbolic part is made of; nothing without a cube."""
+def _describe_shares(profile: ProfileRun) -> str:
+    """Say what the median head follows, and what the symbolic part is made of; nothing without a cube."""
     medians = find_share_medians(profile.arrays)
     if not medians or None in [medians[name]["median"] for name in MAIN_SHARES]:
         return ""
     parts = [f"{name.partition('_')[0]} {medians[name]['median']:.0%}" for name in MAIN_SHARES]
     thirds = ", ".join("–" if part is None else f"{part:.0%}" for part in medians["symbolic_part_origin"]["thirds"])
     shared = any(frame.offsets for frame in describe_frames(profile.prompts))
+    rest = _measure_interactions(profile)
     # The logits of a block's tokens count together.
     theirs = " Tokens that all blocks share differ in nothing but their origin, so part of its share can be theirs."
     return (
-        f"Medians over heads of the shares are {', '.join(parts)} and interactions {_interactions(profile):.0%}. Of "
-        "what a single prompt shows as following contents, the symbolic part, origin has in the median head "
+        f"Medians over heads of the shares are {', '.join(parts)} and interactions {rest:.0%}. Of what a "
+        "single prompt shows as following contents, the symbolic part, origin has in the median head "
         f"{thirds} in the early, middle and late third of the layers.{theirs if shared else ''}"
     )
 
 
-def _by_layer(means: HeadMeans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, lowest and highest head of every layer; NaN for a layer without scores."""
+def _average_layers(means: HeadMeans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, lowest and highest head of every layer; NaN for a layer without scores."""
     reductions: tuple[Callable[..., Any], ...] = (np.mean, np.min, np.max)
     rows = [row[np.isfinite(row)] for row in means.value]
     mean, low, high = (np.array([reduce(row) if len(row) else np.nan for row in rows]) for reduce in reductions)
     return mean, low, high
 
 
-def _range(values: np.ndarray) -> str:
+def _format_range(values: np.ndarray) -> str:
     low, high = int(values.min()), int(values.max())
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def render_svg(figure: Any) -> bytes:
-    """The figure as SVG, the same bytes for the same drawing."""
+    """Render a figure as SVG, the same bytes for the same drawing."""
     import matplotlib
 
     buffer = io.BytesIO()
@@ -252,7 +257,7 @@ def _static(name: str) -> Markup:
 
 
 def embed_figures(drawn: Mapping[str, tuple[bytes, str, str]]) -> list[dict[str, str]]:
-    """Figures by file name as a page shows them."""
+    """Embed figures by file name as a page shows them."""
     return [
         {"image": base64.b64encode(content).decode(), "caption": caption, "words": words}
         for content, caption, words in drawn.values()

@@ -1,4 +1,4 @@
-"""What a profile of a set of prompts is of: settings that are checked before anything is loaded."""
+"""Settings of a profile of a set of prompts, which are checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -22,30 +22,10 @@ from posym_profile.scores._visibility import find_position_limit
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSettings:
-    """What to measure.
+    """What to measure: the options of ``posym profile``, by their names, and as its help describes them.
 
-    Attributes:
-        model: name for :func:`posym_profile.load_model`.
-        task: one of ``PROMPT_TASKS`` or ``module:function``, or None with ``input``.
-        facts: blocks per prompt of a task.
-        prompts: how many prompts of a task.
-        seed: of the task's prompts.
-        input: a prompt file in place of a task, see ``prompt_files``.
-        tau: temperature of the weights over pairs of blocks.
-        eps: floor of the norms in the cosine.
-        per_frequency: also score every rotation plane as a head of its own.
-        visible_only: score only the blocks that a layer's last token sees whole.
-        energy: also measure what part of its head's logits' energy every rotation plane has.
-        queries: tokens whose queries are scored, or ``"all"``, see :func:`posym_profile.profile`; ``energy`` and
-            ``cube`` are of the last token alone.
-        labels: also tell how much heads are of known kinds, see
-            :func:`posym_profile.scores.measure_head_labels`.
-        cube: also measure what part of the variance of every head's logits goes with symbol, origin and place, see
-            :func:`posym_profile.origin_cube`; the model then runs once more for each block of each prompt.
-        batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
-        threads: CPU threads per process; by default those of this machine shared among the processes, and those of
-            an unfinished run when it goes on.
-        device, dtype, device_map: see :func:`posym_profile.load_model`; ``dtype`` by its name.
+    ``task`` is None with an ``input``. ``energy`` and ``cube`` are of the last token alone. A run that goes on keeps
+    its number of ``threads``.
     """
 
     model: str = PACKAGED
@@ -89,31 +69,27 @@ class ProfileSettings:
             read_fields(str(self.input))
 
     def describe_settings(self) -> dict[str, Any]:
-        """All that the numbers depend on, as JSON, but for the number of threads."""
-        fields = asdict(self)
-        fields.pop("threads")
-        for name in ("energy", "visible_only", "cube", "labels"):
-            if not getattr(self, name):
-                fields.pop(name)  # as in profiles from before it could be asked for
-        queries = fields.pop("queries")
+        """Describe all that the numbers depend on, as JSON, but for the number of threads."""
+        queries, later = self.queries, ("energy", "visible_only", "cube", "labels")
+        left_out = {"threads", "queries", *(("facts", "prompts", "seed") if self.input is not None else ())}
+        left_out |= {name for name in later if not getattr(self, name)}  # as before they could be asked for
+        fields = {name: value for name, value in asdict(self).items() if name not in left_out}
         if queries != LAST:
             fields["queries"] = queries if queries == "all" else list(queries)
         if self.input is not None:
-            for name in ("facts", "prompts", "seed"):
-                fields.pop(name)
             fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
-        if self.task is not None and (file := self._task_file()) is not None:
+        if self.task is not None and (file := self._find_task_file()) is not None:
             fields["task_sha256"] = sha256(file)
         return fields | {"identity": identify_model(self.model)}
 
-    def _task_file(self) -> Path | None:
-        """The file that makes the prompts of another package's task; our own is in the digest of our code."""
+    def _find_task_file(self) -> Path | None:
+        """Find the file that makes the prompts of another package's task; our own is in the digest of our code."""
         module = locate(PROMPT_TASKS.find(str(self.task))).partition(":")[0]
         file = getattr(sys.modules[module], "__file__", None)
         return None if file is None or module.startswith("posym_") else Path(file)
 
-    def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
-        """The prompts that are asked for."""
+    def make_prompts(self, tokenizer: Any) -> list[BlockedPrompt]:
+        """Make the prompts of the task, or read those of the input file."""
         if self.input is not None:
             positions = find_position_limit(load_config(self.model))
             return read_prompts(self.input, tokenizer, positions=positions)

@@ -1,4 +1,4 @@
-"""Prompts in files: marked text or JSON Lines, as the end of the file's name says.
+"""Read prompts from files: marked text or JSON Lines, as the end of the file's name says.
 
 ``.txt`` is text with marked blocks, as ``_marked_text`` describes it. Any other file is JSON Lines, an object a line of
 one of two kinds. With text, blocks are spans of characters, from the first to before the last, and the tokenizer's mark
@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from posym_core.metrics import BlockLayout
-from posym_profile.prompts._drafts import Prompts
+from posym_profile.prompts._drafts import Prompts, find_beginning
 from posym_profile.report._marked_text import EXAMPLE, parse_marked_prompt, parse_marked_prompts, shorten
 from posym_profile.scores._visibility import format_count
 
@@ -81,31 +81,37 @@ class BlockedPrompt:
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
-        """What prompts must share to be measured in one batch."""
+        """Return what prompts must share to be measured in one batch."""
         return len(self.input_ids), self.start, self.block_length, self.blocks, len(self.answer_ids)
 
+    @property
+    def layout(self) -> dict[str, int]:
+        """Return ``start``, ``block_length`` and ``blocks``, as everything that looks at blocks takes them."""
+        return {"start": self.start, "block_length": self.block_length, "blocks": self.blocks}
+
     def to_line(self) -> str:
-        """The prompt as a line of a prompt file."""
-        names = (
-            "id",
-            "input_ids",
-            "start",
-            "block_length",
-            "blocks",
-            *(("answer_ids", "target") * bool(self.answer_ids)),
-        )
-        return json.dumps({name: getattr(self, name) for name in names})
+        """Write the prompt as a line of a prompt file."""
+        answers = {"answer_ids": self.answer_ids, "target": self.target} if self.answer_ids else {}
+        return json.dumps({"id": self.id, "input_ids": self.input_ids, **self.layout, **answers})
 
     @classmethod
     def from_line(cls, line: str) -> BlockedPrompt:
-        """The prompt of a line that :meth:`to_line` made."""
+        """Read the prompt of a line that :meth:`to_line` wrote."""
         fields = json.loads(line)
         lists = {name: tuple(fields.get(name, ())) for name in ("input_ids", "answer_ids")}
         return cls(**{**fields, **lists})
 
 
+def group_prompts(prompts: Sequence[BlockedPrompt], members: Sequence[Any] = ()) -> dict[tuple, list[Any]]:
+    """Group prompts, or what stands for each of them, by :attr:`BlockedPrompt.shape`."""
+    shapes: dict[tuple, list[Any]] = {}
+    for prompt, member in zip(prompts, members or prompts, strict=True):
+        shapes.setdefault(prompt.shape, []).append(member)
+    return shapes
+
+
 def split_prompts(prompts: Prompts) -> list[BlockedPrompt]:
-    """The prompts of a task, one by one."""
+    """Split the prompts of a task into single ones."""
     answers = prompts.answer_ids.tolist()
     return [
         BlockedPrompt(
@@ -120,24 +126,17 @@ def split_prompts(prompts: Prompts) -> list[BlockedPrompt]:
 
 
 def join_prompts(prompts: Sequence[BlockedPrompt]) -> Prompts:
-    """Prompts of one :attr:`BlockedPrompt.shape` as a batch.
-
-    Raises:
-        ValueError: if there is no prompt, or shapes differ.
-    """
-    shapes = sorted({prompt.shape for prompt in prompts})
+    """Join prompts of one :attr:`BlockedPrompt.shape` to a batch."""
+    shapes = sorted(group_prompts(prompts))
     if len(shapes) != 1:
         raise ValueError(
             "a batch needs a prompt, and its prompts must be equally long, with equally many blocks and answers at "
             f"the same places; got {len(prompts)} prompts of {len(shapes)} shapes (tokens, start, block_length, "
             f"blocks, answers): {shorten(shapes)}. Join those of one shape, or profile the file from the command line"
         )
-    first = prompts[0]
     return Prompts(
         input_ids=torch.tensor([prompt.input_ids for prompt in prompts]),
-        start=first.start,
-        block_length=first.block_length,
-        blocks=first.blocks,
+        **prompts[0].layout,
         answer_ids=torch.tensor([prompt.answer_ids for prompt in prompts], dtype=torch.int64),
         target=torch.tensor([prompt.target for prompt in prompts]),
         texts=[],
@@ -161,7 +160,6 @@ def read_prompts(
 
     Raises:
         PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
-        OSError: if the file cannot be read.
     """
     known = vocabulary or len(tokenizer)
     prompts: list[BlockedPrompt] = []
@@ -177,28 +175,20 @@ def read_prompts(
 
 
 def read_marked_text(text: str, tokenizer: Any, *, id: str) -> BlockedPrompt:
-    """One prompt out of marked text, as a line of a ``.txt`` file.
-
-    Raises:
-        ValueError: if marks do not fit, or blocks are none that can be swapped.
-    """
+    """Read one prompt of marked text, as a line of a ``.txt`` file."""
     fields = {"id": id, **parse_marked_prompt(text)}
     _check_text(fields)
     return BlockedPrompt(**_from_text(fields, tokenizer), id=id)
 
 
 def read_fields(path: Path | str) -> list[tuple[int, dict[str, Any]]]:
-    """What a prompt file says, as far as it can be checked without a tokenizer.
+    """Read a prompt file as far as it can be checked without a tokenizer.
 
     Returns:
         The number of each prompt's line, and the prompt as an object of JSON Lines, with an ``id``.
-
-    Raises:
-        PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
-        OSError: if the file cannot be read.
     """
     path = Path(path)
-    found: list[tuple[int, dict[str, Any]]] = []
+    prompts: list[tuple[int, dict[str, Any]]] = []
     lines: dict[str, int] = {}
     with _Refused(path, before="they are read as tokens") as refused:
         for number, read in _read_as(path):
@@ -210,24 +200,24 @@ def read_fields(path: Path | str) -> list[tuple[int, dict[str, Any]]]:
                         f"'id' {str(fields['id'])!r} is that of line {first} already, and ids tell prompts apart in "
                         "the tables; give it another"
                     )
-                if found and _has_answers(fields) != _has_answers(found[0][1]):
+                if prompts and _has_answers(fields) != _has_answers(prompts[0][1]):
                     raise ValueError(
                         f"it has {'answers' if _has_answers(fields) else 'no answers'}, unlike the prompt of line "
-                        f"{found[0][0]}, and either all prompts of a file have answers or none; add or remove them"
+                        f"{prompts[0][0]}, and either all prompts of a file have answers or none; add or remove them"
                     )
-                found.append((number, fields))
-    if not found:
+                prompts.append((number, fields))
+    if not prompts:
         raise PromptFileError(f"{path} holds no prompt; {MARKED if _is_marked(path) else FORM}")
-    return found
+    return prompts
 
 
 def write_prompts(prompts: Iterable[BlockedPrompt]) -> bytes:
-    """Prompts as the content of a prompt file, with token ids."""
+    """Write prompts as the content of a prompt file, with token ids."""
     return "".join(prompt.to_line() + "\n" for prompt in prompts).encode()
 
 
 class _Refused:
-    """What is wrong with the prompts of a file; raised at the end as one error, about the first of them.
+    """Gathers what is wrong with the prompts of a file, and raises it at the end as one error, about the first.
 
     ``before`` says what is still to be done with the lines that are not refused.
     """
@@ -237,7 +227,7 @@ class _Refused:
 
     @contextlib.contextmanager
     def at(self, number: int) -> Iterator[None]:
-        """Within the block an error is that of a line, and what follows is read all the same."""
+        """Gather an error within the block as that of a line, so that what follows is read all the same."""
         self.lines += 1
         try:
             yield
@@ -396,8 +386,7 @@ def _from_text(fields: Mapping[str, Any], tokenizer: Any, positions: int | None 
     _require_short(text, tokenizer, positions)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
-    mark = getattr(tokenizer, "bos_token_id", None)
-    beginning = [] if mark is None else [mark]
+    beginning = find_beginning(tokenizer)
     _require_positions(len(beginning) + len(ids), positions)
     owners = [_owner(text, tuple(offset), spans) for offset in offsets]
     counts = [owners.count(place) for place in range(len(spans))]
@@ -407,9 +396,9 @@ def _from_text(fields: Mapping[str, Any], tokenizer: Any, positions: int | None 
             place: [text[slice(*offset)] for offset, owner in zip(offsets, owners, strict=True) if owner == place]
             for place in unequal
         }
-        told = " and ".join(f"block {place} is {' '.join(map(repr, tokens))}" for place, tokens in pieces.items())
+        both = " and ".join(f"block {place} is {' '.join(map(repr, tokens))}" for place, tokens in pieces.items())
         raise ValueError(
-            f"blocks must have equally many tokens, at least 1; got {shorten(counts)} with this tokenizer: {told}. "
+            f"blocks must have equally many tokens, at least 1; got {shorten(counts)} with this tokenizer: {both}. "
             "Reword the text, or move the ends of the blocks"
         )
     first = owners.index(0)
@@ -431,23 +420,23 @@ def _from_text(fields: Mapping[str, Any], tokenizer: Any, positions: int | None 
 
 
 def _answer_ids(text: str, ids: list[int], answers: Sequence[str], tokenizer: Any) -> tuple[int, ...]:
-    """The one token that each answer adds to a text of these tokens."""
-    found: dict[int, str] = {}
+    """Return the one token that each answer adds to a text of these tokens."""
+    tokens: dict[int, str] = {}
     for answer in answers:
         whole = tokenizer(text + answer, add_special_tokens=False)["input_ids"]
         added = whole[len(ids) :]
         if whole[: len(ids)] != ids or len(added) != 1:
-            is_said = f"adds {len(added)}" if whole[: len(ids)] == ids else "changes those before it"
+            effect = f"adds {len(added)}" if whole[: len(ids)] == ids else "changes those before it"
             raise ValueError(
-                f"an answer must add one token to the text, but with this tokenizer {answer!r} {is_said}; pass another "
+                f"an answer must add one token to the text, but with this tokenizer {answer!r} {effect}; pass another "
                 "word, or leave the answers of all prompts out"
             )
-        if (other := found.setdefault(added[0], answer)) != answer:
+        if (other := tokens.setdefault(added[0], answer)) != answer:
             raise ValueError(
                 f"answers must be different tokens, but with this tokenizer {other!r} and {answer!r} are the same; "
                 "leave one out"
             )
-    return tuple(found)
+    return tuple(tokens)
 
 
 def _check_spans(spans: Any, length: int) -> None:
@@ -469,7 +458,7 @@ def _check_spans(spans: Any, length: int) -> None:
 
 
 def _owner(text: str, offset: tuple[int, int], spans: list[list[int]]) -> int | None:
-    """The block that a token belongs to; white space at its ends does not count, as tokenizers treat it differently."""
+    """Return the block that a token belongs to; white space at its ends does not count: tokenizers treat it apart."""
     first, last = offset
     piece = text[first:last]
     if piece.strip():

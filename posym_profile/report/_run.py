@@ -1,4 +1,4 @@
-"""Profiles of whole sets of prompts: measured in chunks, anywhere, and resumed after a kill."""
+"""Profile whole sets of prompts: in chunks, anywhere, and resumed after a kill."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from posym_core.store import (
     DamagedError,
     UnfinishedWork,
     choose_device,
+    describe_difference,
     describe_work,
     read_part,
     record_provenance,
@@ -37,20 +38,21 @@ from posym_profile.report._folder import (
     find_extras,
     load_profile,
     lock_folder,
-    require_same,
+    refuse_difference,
+    take_model_name,
     write_profile,
 )
 from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt
+from posym_profile.report._prompt_files import BlockedPrompt, group_prompts
 from posym_profile.report._tables import describe_lists
 from posym_profile.scores._layer_measurement import resolve_queries
 from posym_profile.scores._profiling import check_queries
-from posym_profile.scores._visibility import describe_hidden_blocks, describe_long_prompts, format_count
+from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, describe_long_prompts, format_count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """Further files made out of a finished profile.
+    """Further files that are made from a finished profile.
 
     Attributes:
         make: the files by name.
@@ -93,9 +95,8 @@ def run_profile(
 
     Raises:
         ProfileError: if the folder holds something else, and not ``force``.
-        ImportError, OSError: if the profile could not be kept, see
-            :func:`posym_core.store.require_keeping`; before anything is loaded.
-        OSError: if the disk is full; what is finished is kept.
+        OSError: if nothing could be kept there, before anything is loaded; or if the disk is full: what is finished is
+            kept.
         KeyboardInterrupt: if the user ends the run; the message says how to go on.
     """
     folder = Path(folder)
@@ -107,7 +108,7 @@ def run_profile(
     # Before the folder is touched, so that prompts that are refused leave it as it was.
     prompts: list[BlockedPrompt] = []
     if force or not (folder / MANIFEST).exists():
-        prompts = settings.prompts_for(load_tokenizer(settings.model))
+        prompts = settings.make_prompts(load_tokenizer(settings.model))
         settings = replace(settings, queries=read_queries(settings, prompts))
         for extra in extras.values():
             extra.check(prompts)
@@ -115,11 +116,11 @@ def run_profile(
     with lock_folder(folder):
         if force:
             discard(folder)
-        finished = _finished(folder, settings, described)
+        finished = _load_finished(folder, settings, described)
         if finished is not None:
-            there = find_extras(folder)
-            lacking = {name: extra for name, extra in extras.items() if there.get(name) != extra.settings}
-            added = _made(lacking, finished, report)
+            present = find_extras(folder)
+            lacking = {name: extra for name, extra in extras.items() if present.get(name) != extra.settings}
+            added = _make_extras(lacking, finished, report)
             if added:
                 add_files(folder, added, {name: extra.settings for name, extra in lacking.items()})
             what = f"{format_count(len(added), 'file')} added" if added else "pass --force to measure again"
@@ -127,7 +128,7 @@ def run_profile(
             return finished
         threads = _begin(folder, settings, described, jobs)
         chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
-        with _explained(chunks):
+        with _explain_ends(chunks):
             measure = partial(measure_chunk, settings=settings, identity=described["identity"])
             chunks.measure(measure, progress, jobs=jobs, cluster=cluster, threads=threads)
             profile = _finish(folder, described, prompts, chunks, extras, threads, report)
@@ -137,35 +138,27 @@ def run_profile(
 
 
 def read_queries(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> list[int]:
-    """The queries as numbers, or an error: in every prompt each must stand behind two blocks."""
-    layouts = {
-        (prompt.start, prompt.block_length, len(prompt.input_ids)): BlockLayout(
-            start=prompt.start, block_length=prompt.block_length
-        )
-        for prompt in prompts
-    }
-    lengths = [length for *_, length in layouts]
-    first = max(swaps.start + 2 * swaps.block_length for swaps in layouts.values())
-    asked = resolve_queries(settings.queries, lengths, first)
-    for swaps, length in zip(layouts.values(), lengths, strict=True):
-        check_queries(asked, [length], swaps)
-    return asked
+    """Return the queries as numbers; in every prompt each must stand behind two blocks."""
+    kinds = {(len(prompt.input_ids), prompt.start, prompt.block_length) for prompt in prompts}
+    first = max(start + 2 * block_length for _, start, block_length in kinds)
+    numbers = resolve_queries(settings.queries, [length for length, *_ in kinds], first)
+    for length, start, block_length in kinds:
+        check_queries(numbers, [length], BlockLayout(start=start, block_length=block_length))
+    return numbers
 
 
 def list_caveats(profile: ProfileRun, *, lists: bool = True) -> list[str]:
-    """What must be said of a finished profile.
-
-    Blocks that layers do not see, prompts that are too long, and prompts that are lists of one frame.
-    """
-    arrays, said = profile.arrays, []
+    """List what must be said of a finished profile: hidden blocks, prompts too long, and prompts that are lists."""
+    arrays, lines = profile.arrays, []
     if not profile.settings.get("visible_only"):
         visible = arrays["visible_blocks"].reshape(-1, arrays["visible_blocks"].shape[-1])
         blocks = np.repeat(arrays["blocks"], len(visible) // len(arrays["blocks"]))
-        hidden = describe_hidden_blocks(visible.tolist(), blocks.tolist(), last="queries" not in profile.settings)
-        said.append(hidden and f"{hidden}; pass --visible-only to score visible blocks alone, or shorter prompts")
-    said.append(describe_long_prompts(arrays["tokens_beyond"].tolist()))
-    said.append(lists and describe_lists(profile.prompts, cube=bool(profile.settings.get("cube"))))
-    return [line for line in said if line]
+        consequence = f"{POSITIONAL}; pass --visible-only to score visible blocks alone, or shorter prompts"
+        last = "queries" not in profile.settings
+        lines.append(describe_hidden_blocks(visible.tolist(), blocks.tolist(), consequence, last=last))
+    lines.append(describe_long_prompts(arrays["tokens_beyond"].tolist()))
+    lines.append(lists and describe_lists(profile.prompts, cube=bool(profile.settings.get("cube"))))
+    return [line for line in lines if line]
 
 
 class _Chunks:
@@ -177,10 +170,7 @@ class _Chunks:
         self.folder, self.prompts, self.report, self.cube = folder, prompts, report, settings.cube
         self.queries = settings.queries
         self.members: list[list[int]] = []
-        shapes: dict[tuple, list[int]] = {}
-        for number, prompt in enumerate(prompts):
-            shapes.setdefault(prompt.shape, []).append(number)
-        for numbers in shapes.values():
+        for numbers in group_prompts(prompts, range(len(prompts))).values():
             size = choose_chunk_size(prompts[numbers[0]], settings)
             self.members += [numbers[first : first + size] for first in range(0, len(numbers), size)]
         self.finished: dict[int, Chunk] = {}
@@ -221,53 +211,46 @@ class _Chunks:
                 bar.update(len(self.members[todo[place]]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything measured, in the order of the prompts; NaN for what a prompt has no value of."""
+        """Return everything measured, in the order of the prompts; NaN for what a prompt has no value of."""
         order = np.argsort(np.concatenate([np.array(numbers) for numbers in self.members]))
-        chunks = [self.finished[chunk] for chunk in range(len(self.members))]
-        arrays = {}
-        for name in sorted(set().union(*(chunk.arrays for chunk in chunks))):
-            if not belongs_to_model(name):
-                arrays[name] = np.concatenate([chunk.arrays[name] for chunk in chunks])[order]
-            elif name != "plane_angle":
-                arrays[name] = chunks[0].arrays[name]
+        chunks = [self.finished[chunk].arrays for chunk in range(len(self.members))]
+        of_model = {name: x for chunk in reversed(chunks) for name, x in chunk.items() if belongs_to_model(name)}
+        arrays = {name: np.concatenate([chunk[name] for chunk in chunks])[order] for name in chunks[0]
+                  if name not in of_model}  # fmt: skip
         if len(self.queries) > 1:
             arrays["queries"] = np.array(self.queries)
         for name in ("start", "block_length", "blocks"):
             arrays[name] = np.array([getattr(prompt, name) for prompt in self.prompts])
         arrays["length"] = np.array([len(prompt.input_ids) for prompt in self.prompts])
-        if "plane_angle" in chunks[0].arrays:
-            lengths, arrays["shape"] = np.unique(arrays["length"], return_inverse=True)
-            first = {len(self.prompts[numbers[0]].input_ids): chunk for numbers, chunk in
-                     zip(reversed(self.members), reversed(chunks), strict=True)}  # fmt: skip
-            arrays["plane_angle"] = np.stack([first[length].arrays["plane_angle"] for length in lengths.tolist()])
-        return arrays
+        lengths, shape = np.unique(arrays["length"], return_inverse=True)
+        angles = [of_model.pop(f"plane_angle/{length}") for length in lengths if f"plane_angle/{length}" in of_model]
+        if angles:
+            arrays |= {"plane_angle": np.stack(angles), "shape": shape}
+        return dict(sorted((arrays | of_model).items()))
 
 
-def _finished(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]) -> ProfileRun | None:
-    """The folder's profile if it is finished and is the one asked for."""
+def _load_finished(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]) -> ProfileRun | None:
+    """Return the folder's profile if it is finished; refuse another than the one that is asked for."""
     if not (folder / MANIFEST).exists():
         return None
     profile = load_profile(folder)
-    there, asked = dict(profile.settings), dict(described)
+    kept, wanted = dict(profile.settings), take_model_name(described, profile.settings)
     if settings.threads is not None:
-        there["threads"], asked["threads"] = profile.provenance["threads"], settings.threads
-    require_same(folder, {"settings": there}, {"settings": asked})
+        kept["threads"], wanted["threads"] = profile.provenance["threads"], settings.threads
+    refuse_difference(folder, describe_difference({"settings": kept}, {"settings": wanted}))
     return profile
 
 
 def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any], jobs: int) -> int:
-    """Begin a run, or go on with the one that was begun if it is the same; returns its number of threads."""
+    """Begin a run, or go on with the one that was begun if it is the same; return its number of threads."""
+    work = UnfinishedWork(folder / CHUNKS)
     try:
-        there = UnfinishedWork(folder / CHUNKS).read()
+        begun = work.read()
     except DamagedError as error:
         raise ProfileError(f"in {folder / CHUNKS} {error}; pass --force to begin anew") from error
-    kept = None if there is None else there["settings"]["threads"]
-    threads = settings.threads or kept or max(1, torch.get_num_threads() // jobs)
-    asked = describe_work({**described, "threads": threads})
-    if there is None:
-        UnfinishedWork(folder / CHUNKS).resume(asked)
-    else:
-        require_same(folder, there, asked)
+    kept = {} if begun is None else begun["settings"]
+    threads = settings.threads or kept.get("threads") or max(1, torch.get_num_threads() // jobs)
+    refuse_difference(folder, work.resume(describe_work({**take_model_name(described, kept), "threads": threads})))
     return threads
 
 
@@ -291,13 +274,14 @@ def _finish(
         "smallest_batch": min(chunk.batch for chunk in measured),
     }
     profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
-    write_profile(profile, _made(extras, profile, report), {name: extra.settings for name, extra in extras.items()})
+    made_with = {name: extra.settings for name, extra in extras.items()}
+    write_profile(profile, _make_extras(extras, profile, report), made_with)
     UnfinishedWork(folder / CHUNKS).remove("chunk-*")
     return profile
 
 
-def _made(extras: Mapping[str, Extra], profile: ProfileRun, report: Callable[[str], None]) -> dict[str, bytes]:
-    """The files of all of them; nothing is made while one refuses the prompts."""
+def _make_extras(extras: Mapping[str, Extra], profile: ProfileRun, report: Callable[[str], None]) -> dict[str, bytes]:
+    """Make the files of all of them, unless one refuses the prompts."""
     for extra in extras.values():
         extra.check(profile.prompts)
     files: dict[str, bytes] = {}
@@ -309,8 +293,8 @@ def _made(extras: Mapping[str, Extra], profile: ProfileRun, report: Callable[[st
 
 
 @contextlib.contextmanager
-def _explained(chunks: _Chunks) -> Iterator[None]:
-    """Within the block, a full disk and the user's end of the run say what is kept and how to go on."""
+def _explain_ends(chunks: _Chunks) -> Iterator[None]:
+    """Let a full disk and the user's end of the run within the block say what is kept and how to go on."""
     kept = lambda: f"{len(list(chunks.folder.glob('chunk-*')))} of {len(chunks.members)} chunks are kept"  # noqa: E731
     again = "run the same command again to go on"
     try:

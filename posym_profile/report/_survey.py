@@ -1,4 +1,4 @@
-"""Many models in one table: every model of a list is profiled on every task, and what its heads have in common counted.
+"""Put many models into one table: profile every model of a list on every task, and count what its heads share.
 
 A survey's folder holds ``survey.json`` (rows, settings, where the numbers come from, a checksum of its own),
 ``survey.csv`` (the rows), ``survey.html`` (the same as a page with figures) and ``profiles/MODEL/TASK``, the profiles,
@@ -41,12 +41,7 @@ Row = dict[str, Any]
 
 
 def read_models(path: Path | str) -> list[str]:
-    """Names in a file, one a line; empty lines and what follows a ``#`` are not read.
-
-    Raises:
-        FileNotFoundError: if there is no such file, or a line names a folder that holds no model.
-        ValueError: if the file names no model, or one twice.
-    """
+    """Read names from a file, one a line; empty lines and what follows a ``#`` are not read."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no list of models at {path}; write a file with one name or folder a line")
@@ -103,11 +98,8 @@ def run_survey(
         ``heads.csv``.
 
     Raises:
-        ValueError: if a setting is out of range or a task unknown, before anything is loaded.
-        ImportError, OSError: if the table could not be kept, see :func:`posym_core.store.require_keeping`;
-            before anything is loaded.
-        OSError: if the disk is full.
         ProfileError: if the folder holds profiles of other settings, and not ``force``.
+        OSError: if nothing could be kept there, before anything is loaded; or if the disk is full.
     """
     folder, began = Path(folder), time.perf_counter()
     given_file = (options or {}).get("input")
@@ -133,12 +125,12 @@ def run_survey(
     for settings in work:
         task = settings.task or Path(str(settings.input)).name
         report(f"{settings.model}, {task}")
-        place = folder / PROFILES / _plain(settings.model) / _plain(task)
+        place = folder / PROFILES / _name_folder(settings.model) / _name_folder(task)
         row: Row = {"model": settings.model, "task": task, "refused": ""}
         try:
-            outlined = summarize_model(settings.model)
+            summary = summarize_model(settings.model)
             profile = run_profile(settings, place, **places)
-            row |= make_row(profile, outlined, draws=draws)
+            row |= make_row(profile, summary, draws=draws)
             if describe_lists(profile.prompts):
                 lists.setdefault(task, []).extend(profile.prompts)
         except (ProfileError, ConnectionError):
@@ -149,23 +141,23 @@ def run_survey(
             row["refused"] = (str(error).strip() or type(error).__name__).splitlines()[0]
             report(f"refused: {row['refused']}")
         rows.append(row)
-    said = {"tasks": list(dict.fromkeys(row["task"] for row in rows)), "draws": draws, **(options or {})}
+    described = {"tasks": list(dict.fromkeys(row["task"] for row in rows)), "draws": draws, **(options or {})}
     if given_file:
-        said |= {"input": Path(given_file).name}
-    listed = ""
+        described |= {"input": Path(given_file).name}
+    caveat = ""
     if lists:
-        listed = f"{', '.join(lists)}: {describe_lists(list(chain(*lists.values())), cube=work[0].cube)}"
-        report(listed)
-    _write(folder, rows, said, time.perf_counter() - began, listed)
+        caveat = f"{', '.join(lists)}: {describe_lists(list(chain(*lists.values())), cube=work[0].cube)}"
+        report(caveat)
+    _write(folder, rows, described, time.perf_counter() - began, caveat)
     return rows
 
 
-def make_row(profile: ProfileRun, said: ModelSummary, *, draws: int = DRAWS) -> Row:
-    """A row's numbers, from a profile with energies."""
+def make_row(profile: ProfileRun, summary: ModelSummary, *, draws: int = DRAWS) -> Row:
+    """Make a row's numbers from a profile with energies."""
     arrays = profile.arrays
     prompts, layers, heads = arrays["positional"].shape
     # What makes no attention call has no window to speak of.
-    windows = said.windows if len(said.windows) == layers else (None,) * layers
+    windows = summary.windows if len(summary.windows) == layers else (None,) * layers
     trends = measure_head_trends(
         arrays["positional"],
         arrays["symbolic"],
@@ -177,11 +169,11 @@ def make_row(profile: ProfileRun, said: ModelSummary, *, draws: int = DRAWS) -> 
     )
     answered = "correct" in arrays
     return {
-        "architecture": said.architecture,
-        "parameters": said.parameters,
+        "architecture": summary.architecture,
+        "parameters": summary.parameters,
         "layers": layers,
         "heads": heads,
-        "rope_bases": list(said.rope_bases),
+        "rope_bases": list(summary.rope_bases),
         "windows": sorted({window for window in windows if window is not None}),
         "hidden_layers": int((count_hidden_blocks(arrays) > 0).sum()),
         "prompts": prompts,
@@ -191,26 +183,15 @@ def make_row(profile: ProfileRun, said: ModelSummary, *, draws: int = DRAWS) -> 
         **{name: None if number is None else asdict(number) for name, number in vars(trends).items()},
         **{name: find_share_median(arrays, name, draws=draws) for name in SHARES if "cube_symbol" in arrays},
         "identity": profile.settings["identity"],
-        "device": profile.provenance["device"],
-        "code_digest": profile.provenance["code_digest"],
-        "seconds": profile.provenance["seconds"],
+        **{name: profile.provenance[name] for name in ("device", "code_digest", "seconds")},
     }
 
 
 def write_survey_table(rows: Sequence[Row]) -> bytes:
-    """Rows as CSV; an estimate takes three columns. Shares have columns where a row has any."""
+    """Write rows as CSV; an estimate takes three columns. Shares have columns where a row has any."""
     plain = (
-        "model",
-        "task",
-        "refused",
-        "architecture",
-        "parameters",
-        "layers",
-        "heads",
-        "prompts",
-        "tokens",
-        "chance",
-        "hidden_layers",
+        *("model", "task", "refused", "architecture", "parameters", "layers", "heads", "prompts", "tokens"),
+        *("chance", "hidden_layers"),
     )
     lists = ("rope_bases", "windows")
     estimates = [*ESTIMATES, *(name for name in SHARES if any(name in row for row in rows))]
@@ -235,7 +216,7 @@ def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], secon
     write_files(folder, {TABLE: write_survey_table(rows), PAGE: page, DESCRIPTION: seal(described)})
 
 
-def _plain(name: str) -> str:
-    """A folder's name for that of a model or task; what a folder cannot be called is told apart by a digest."""
+def _name_folder(name: str) -> str:
+    """Return a folder's name for that of a model or task; what a folder cannot be called is told apart by a digest."""
     plain = re.sub(r"[^\w.-]", "-", name).strip(".")
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"

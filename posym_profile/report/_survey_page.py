@@ -1,4 +1,4 @@
-"""A survey as one page that asks no other file or host for anything, with models as points."""
+"""Write a survey as one page that asks no other file or host for anything, with models as points."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posym_profile.report._page import STATIC, TEMPLATES, embed_figures, render_svg
-from posym_profile.scores._visibility import format_count
+from posym_profile.scores._visibility import format_count, shorten_name
 
 Row = Mapping[str, Any]
 
@@ -60,24 +60,23 @@ PARTS_OF_ONE = ("answers.svg", "shares.svg")
 def render_survey(
     rows: Sequence[Row], settings: Mapping[str, Any], provenance: Mapping[str, Any], *, lists: str = ""
 ) -> str:
-    """The page of a survey's rows, with what is said of tasks of ``lists``; no figures where Matplotlib is missing."""
+    """Render the page of a survey's rows, with what ``lists`` says of tasks; no figures where Matplotlib is missing."""
     measured = [row for row in rows if not row["refused"]]
     try:
         drawn = draw_survey_figures(measured) if measured else {}
     except ImportError:
         drawn = {}
     models = len({row["model"] for row in rows})
-    columns = _columns(measured)
+    columns = _select_columns(measured)
     return TEMPLATES.get_template("survey.html.j2").render(
         title="Heads of many models",
         measured=f"{format_count(models, 'model')} on {', '.join(settings['tasks'])}: "
-        f"{format_count(len(measured), 'profile')}, "
-        f"{len(rows) - len(measured)} refused.",
+        f"{format_count(len(measured), 'profile')}, {len(rows) - len(measured)} refused.",
         lists=lists,
         columns=[{"name": name, "label": label, "says": says} for name, (label, says) in columns.items()],
         figures=embed_figures(drawn),
         drawable=bool(measured),
-        measured_rows=[{**row, "cells": {name: _cell(row.get(name)) for name in columns}} for row in measured],
+        measured_rows=[{**row, "cells": {name: _make_cell(row.get(name)) for name in columns}} for row in measured],
         refused_rows=[row for row in rows if row["refused"]],
         origin={
             **{name: value for name, value in settings.items() if value is not None and name != "tasks"},
@@ -90,17 +89,17 @@ def render_survey(
     )
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Columns that a row has; shares are there only where they were asked for."""
-    return {name: said for name, said in COLUMNS.items() if any(name in row for row in rows)}
+def _select_columns(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Select the columns that a row has; shares only where they were asked for."""
+    return {name: words for name, words in COLUMNS.items() if any(name in row for row in rows)}
 
 
 def draw_survey_figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]]:
-    """Figures by file name: the SVG, its caption, and what it shows in words."""
+    """Draw figures by file name: the SVG, its caption, and what it shows in words."""
     from posym_figures import plots
 
     several = len({row["task"] for row in rows}) > 1
-    short = [str(row["model"]).rstrip("/").rpartition("/")[2] for row in rows]
+    short = [shorten_name(row["model"]) for row in rows]
     labels = [f"{name}, {row['task']}" if several else name for name, row in zip(short, rows, strict=True)]
     drawn = {}
     for file, names, words in (
@@ -110,7 +109,7 @@ def draw_survey_figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]
         ("answers.svg", ("right", "slow_energy"), "Share of right answers, and of energy in slow planes"),
         ("shares.svg", SHARES, "Median share of symbol, origin and place in the variance of heads’ logits"),
     ):
-        if names[0] not in _columns(rows):
+        if names[0] not in _select_columns(rows):
             continue
         values, low, high = (np.array([[_part(row.get(name), end) for row in rows] for name in names])
                              for end in ("value", "low", "high"))  # fmt: skip
@@ -129,11 +128,11 @@ def draw_survey_figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]
             reference=None if file in PARTS_OF_ONE else 0.0,
         )
         caption = f"{words}: a row a model, with 95 % intervals."
-        drawn[file] = render_svg(figure), caption, f"{caption} {_in_words(names, shown, values[:, known])}"
+        drawn[file] = render_svg(figure), caption, f"{caption} {_describe_ends(names, shown, values[:, known])}"
     return drawn
 
 
-def _in_words(names: Sequence[str], labels: Sequence[str], values: np.ndarray) -> str:
+def _describe_ends(names: Sequence[str], labels: Sequence[str], values: np.ndarray) -> str:
     sentences = []
     for name, row in zip(names, values, strict=True):
         if np.isfinite(row).any():
@@ -147,8 +146,8 @@ def _part(number: Mapping[str, float] | None, part: str) -> float:
     return np.nan if number is None else number[part]
 
 
-def _cell(value: Any) -> dict[str, str]:
-    """A cell's text, its interval, and what it is sorted by."""
+def _make_cell(value: Any) -> dict[str, str]:
+    """Make a cell's text, its interval, and what it is sorted by."""
     if value is None or value == []:
         return {"text": "", "interval": "", "sort": ""}
     if isinstance(value, Mapping):

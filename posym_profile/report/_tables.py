@@ -1,4 +1,4 @@
-"""Tables of a profile as files, one row a head and one row a prompt, and what is said of its prompts."""
+"""Write tables of a profile, one row a head and one row a prompt, and say what its prompts are like."""
 
 from __future__ import annotations
 
@@ -21,43 +21,40 @@ from posym_profile.scores._visibility import format_count
 
 
 def find_share_medians(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-    """Medians over heads of :func:`average_shares`: of all, and of the early, middle and late third of the layers.
+    """Find medians over heads of :func:`average_shares`: of all, and of the early, middle and late third of the layers.
 
     None where a third has no head, or nothing of it varies.
     """
-    found: dict[str, dict[str, Any]] = {}
+    medians: dict[str, dict[str, Any]] = {}
     for column, means in average_shares(arrays).items():
-        thirds = [_median(part) for part in np.array_split(means.value, 3)]
-        found[column] = {"median": _median(means.value), "thirds": thirds}
-    return found
+        thirds = [_find_median(part) for part in np.array_split(means.value, 3)]
+        medians[column] = {"median": _find_median(means.value), "thirds": thirds}
+    return medians
 
 
 def find_share_median(arrays: Mapping[str, np.ndarray], column: str, *, draws: int = DRAWS) -> dict[str, float] | None:
-    """Median over heads of a column of :func:`average_shares`, over prompts and layers; None where nothing varies."""
+    """Find the median over heads of a column of :func:`average_shares` with its interval; None if nothing varies."""
 
     def median(shares: np.ndarray) -> float:
-        found = _median(average_prompts(shares)[0])
-        return math.nan if found is None else found
+        middle = _find_median(average_prompts(shares)[0])
+        return math.nan if middle is None else middle
 
     shares = arrays[SHARES[column]].astype(np.float64)
     return asdict(statistic_interval(median, shares, draws=draws)) if np.isfinite(shares).any() else None
 
 
-def _median(values: Float[np.ndarray, "layer head"]) -> float | None:
+def _find_median(values: Float[np.ndarray, "layer head"]) -> float | None:
     known = values[np.isfinite(values)]
     return float(np.median(known)) if known.size else None
 
 
 def describe_frames(prompts: Sequence[BlockedPrompt]) -> list[Frame]:
-    """What the blocks of each prompt have in common."""
-    return [
-        find_frame(prompt.input_ids, start=prompt.start, block_length=prompt.block_length, blocks=prompt.blocks)
-        for prompt in prompts
-    ]
+    """Describe what the blocks of each prompt have in common."""
+    return [find_frame(prompt.input_ids, **prompt.layout) for prompt in prompts]
 
 
 def describe_lists(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
-    """What follows if all prompts are lists of one frame with none of it in front, and the ways out; else nothing."""
+    """Say what follows if all prompts are lists of one frame with none of it in front, and the ways out."""
     frames = describe_frames(prompts)
     if not frames or not all(frame.repeats and frame.lead == 0 for frame in frames):
         return ""
@@ -72,29 +69,29 @@ def describe_lists(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> s
 
 
 def score_blind_choice(arrays: Mapping[str, np.ndarray]) -> float:
-    """Share of prompts that a blind choice among each one's alternatives gets right."""
+    """Return the share of prompts that a blind choice among each one's alternatives gets right."""
     return float((1 / arrays["alternatives"]).mean())
 
 
 def describe_answers(arrays: Mapping[str, np.ndarray]) -> str:
-    """How often a task's model is right, and what a blind choice would reach; nothing for prompts without answers."""
+    """Say how often a model is right, and what a blind choice would reach; nothing for prompts without answers."""
     if "correct" not in arrays:
         return ""
     right, prompts = int(arrays["correct"].sum()), len(arrays["correct"])
     chance = score_blind_choice(arrays)
-    said = f"right on {right} of {format_count(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
+    words = f"right on {right} of {format_count(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
     # As many would be right by chance in one set of prompts of twenty.
-    return said if binom.sf(right - 1, prompts, chance) < 0.05 else f"{said}, from which it cannot be told apart"
+    return words if binom.sf(right - 1, prompts, chance) < 0.05 else f"{words}, from which it cannot be told apart"
 
 
 def write_heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """``make_head_rows`` as CSV."""
+    """Write ``make_head_rows`` as CSV."""
     rows = make_head_rows(arrays)
     return write_csv(list(rows[0]), (row.values() for row in rows))
 
 
 def write_prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> bytes:
-    """One row a prompt as CSV: its shape, its means over heads and, for tasks, how the model answered."""
+    """Write one row a prompt as CSV: its shape, its means over heads and, for tasks, how the model answered."""
     columns: dict[str, Iterable[object]] = {"prompt": range(len(names)), "id": names}
     columns |= {name: arrays[name] for name in ("length", "start", "block_length", "blocks")}
     for name in ("positional", "symbolic", "entropy"):
@@ -113,11 +110,11 @@ def write_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_written(value) for value in row] for row in rows)
+    writer.writerows([_format_cell(value) for value in row] for row in rows)
     return text.getvalue().encode()
 
 
-def _written(value: object) -> object:
+def _format_cell(value: object) -> object:
     if isinstance(value, float | np.floating):
         return "" if math.isnan(value) else f"{float(value):.7g}"
     return value

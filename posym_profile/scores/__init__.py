@@ -1,6 +1,12 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
-from posym_profile.scores._cubes import Cube, make_cube, measure_crossed_logits, measure_cube_logits, origin_cube
+from posym_profile.scores._cubes import (
+    KeyAnova,
+    make_key_anova,
+    measure_crossed_logits,
+    measure_cube_logits,
+    origin_cube,
+)
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 from posym_profile.scores._labels import HeadLabels, measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
@@ -10,18 +16,18 @@ from posym_profile.scores._supported import Support, find_support, read_supporte
 from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
-    "Cube",
     "Cuts",
     "HeadLabels",
     "HiddenBlocksWarning",
+    "KeyAnova",
     "LayerHeads",
     "LongPromptWarning",
     "Profile",
     "Support",
     "average_views",
     "find_support",
-    "make_cube",
     "make_head_views",
+    "make_key_anova",
     "map_layers",
     "measure_crossed_logits",
     "measure_cube_logits",

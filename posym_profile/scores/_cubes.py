@@ -1,4 +1,4 @@
-"""What the heads of a language model follow when keys change places: symbol, origin or place.
+"""Tell what the heads of a language model follow when keys change places: symbol, origin or place.
 
 See ``cube_parts`` for the three; the scores of :func:`posym_profile.profile` cannot tell the
 first two apart.
@@ -42,12 +42,12 @@ from posym_profile.scores._visibility import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cube:
-    """What every head's logits are for each symbol at each place when its key was computed at each origin; on the CPU.
+class KeyAnova:
+    """Three-way analysis of variance of every head's logits by a key's symbol, origin and place; on the CPU.
 
     Attributes:
-        logits: soft-capped, float64; ``-inf`` at places whose keys a layer's last token does not see at all, NaN for
-            heads that a layer does not have.
+        logits: of each symbol at each place when its key was computed at each origin; soft-capped, float64. ``-inf`` at
+            places whose keys a layer's last token does not see at all, NaN for heads that a layer does not have.
         orders: which symbol stood at each place of each prompt, the rows of a Latin square. Symbols are numbered as
             the blocks of the given prompt.
         seen: places that a layer's last token sees whole; the parts are over these.
@@ -65,12 +65,12 @@ class Cube:
 
     @functools.cached_property
     def shares(self) -> dict[str, Float[Tensor, "layer head"]]:
-        """The seven parts as shares of the whole variance: non-negative, with the sum 1."""
+        """Return the seven parts as shares of the whole variance: non-negative, with the sum 1."""
         return normalize_parts(self.parts)
 
     @functools.cached_property
     def symbolic_shares(self) -> dict[str, Float[Tensor, "layer head"]]:
-        """``symbol``, ``origin`` and ``symbol_origin`` as shares of the symbolic part of a single prompt.
+        """Return ``symbol``, ``origin`` and ``symbol_origin`` as shares of the symbolic part of a single prompt.
 
         The symbolic part of a prompt is the variance of the row means of its cross-logit matrix. Its mean over the
         prompts of the square is the sum of the three without what differs between the prompts.
@@ -92,7 +92,7 @@ def origin_cube(
     progress: bool = False,
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
-) -> Cube:
+) -> KeyAnova:
     """Take symbol and origin of what heads read apart: one prompt, its blocks in the orders of a random Latin square.
 
     From the second layer on a key is a hidden state that was computed at its place, so a swap of keys moves what the
@@ -117,16 +117,17 @@ def origin_cube(
         planes: what :func:`posym_profile.planes.find_planes` found for this model and length.
 
     Returns:
-        A :class:`Cube`.
+        A :class:`KeyAnova`.
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids``, the blocks or ``read`` do not fit, there are several prompts, or a
-            prompt begins or ends with pad tokens.
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks whole; its parts are over the places that it sees.
         LongPromptWarning: if the prompt is longer than ``max_position_embeddings`` of the model's configuration.
+
+    >>> result = origin_cube(model, prompts.input_ids[0], **prompts.layout)  # doctest: +SKIP
+    >>> result.shares["symbol"][layer, head], result.shares["origin"][layer, head]  # doctest: +SKIP
     """
     model = unwrap(model)
     prompt = check_input_ids(input_ids, least=3)
@@ -135,15 +136,15 @@ def origin_cube(
     swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks).fit(prompt.shape[1])
     check_read(read, block_length)
     require_count("seed", seed, 0)
-    if said := describe_long_prompts(count_tokens_beyond(model, [prompt.shape[1]])):
-        warnings.warn(said, LongPromptWarning, stacklevel=2)
+    if warning := describe_long_prompts(count_tokens_beyond(model, [prompt.shape[1]])):
+        warnings.warn(warning, LongPromptWarning, stacklevel=2)
     orders = draw_latin_square(swaps.number, torch.Generator().manual_seed(seed))
     if crossed and batch_size is not None and batch_size < len(orders):
         raise ValueError(
             f"crossed meets the keys of all {len(orders)} prompts with the queries of all, so they are run together; "
             f"got batch_size={batch_size}. Leave batch_size out, or pass fewer blocks"
         )
-    found = map_layers(
+    measured = map_layers(
         model,
         permute_blocks(prompt[0].cpu(), orders, start=start, block_length=block_length),
         functools.partial(measure_cube_logits, swaps=swaps, read=read, crossed=crossed),
@@ -153,38 +154,34 @@ def origin_cube(
         # Layers that are measured as one stand behind each other as prompts, and these may not be crossed.
         hold=0 if crossed else NUMBERS_HELD,
     )
-    seen = found["seen"][0, :, 0].bool()
-    said = describe_hidden_blocks([seen.sum(-1).tolist()], [swaps.number])
-    if said:
-        said = said.split(". ")[0]
-        warnings.warn(f"{said}. Parts are over the places seen whole; pass a shorter prompt", HiddenBlocksWarning, 2)
-    return make_cube(found["logits"].transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
+    seen = measured["seen"][0, :, 0].bool()
+    consequence = "Parts are over the places seen whole; pass a shorter prompt"
+    if warning := describe_hidden_blocks([seen.sum(-1).tolist()], [swaps.number], consequence):
+        warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
+    return make_key_anova(measured["logits"].transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
 
 
-def make_cube(
+def make_key_anova(
     logits: Float[Tensor, "layer prompt head content place"],
     orders: Int[Tensor, "prompt place"],
     seen: Bool[Tensor, "layer place"],
     *,
     rounding: float = torch.finfo(torch.float64).eps,
-) -> Cube:
-    """The cube of cross-logits of a Latin square of prompts, see
-    :func:`posym_core.metrics.compute_block_logits`.
+) -> KeyAnova:
+    """Analyze the block logits of a Latin square of prompts, see :func:`posym_core.metrics.compute_block_logits`.
 
-    ``orders`` and ``seen`` as in :class:`Cube`, ``rounding`` as in
-    :func:`posym_core.metrics.split_variance`.
+    ``orders`` and ``seen`` as in :class:`KeyAnova`, ``rounding`` as in :func:`posym_core.metrics.split_variance`.
     """
     cube = arrange_cube(logits.double().transpose(0, 1), orders)
     parts = split_variance(cube, seen[:, None], rounding=rounding)
-    return Cube(
-        logits=cube, orders=orders, seen=seen, parts=parts, prompts=measure_prompt_variance(cube, orders, seen[:, None])
-    )
+    prompts = measure_prompt_variance(cube, orders, seen[:, None])
+    return KeyAnova(logits=cube, orders=orders, seen=seen, parts=parts, prompts=prompts)
 
 
 def measure_cube_logits(
     heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None, crossed: bool = False
 ) -> dict[str, Float[Tensor, "prompt key_head group *rest"]]:
-    """What :func:`posym_profile.scores.map_layers` measures of a layer for a cube.
+    """Measure of a layer, in :func:`posym_profile.scores.map_layers`, what :func:`make_key_anova` needs.
 
     Args:
         heads: of a layer, on reordered prompts; on those of one whole square if ``crossed``.
@@ -192,10 +189,10 @@ def measure_cube_logits(
         read, crossed: see :func:`origin_cube`.
 
     Returns:
-        ``logits`` ``[prompt, key_head, group, content, place]``, for :func:`make_cube`, and ``seen``
-        ``[prompt, key_head, group, place]``, which places the last token sees whole.
+        ``logits`` ``[prompt, key_head, group, content, place]``, and ``seen`` ``[prompt, key_head, group, place]``,
+        which places the last token sees whole.
     """
-    seen = heads.seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
+    seen = heads.find_seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
     if not crossed:
         return {"logits": compute_block_logits(heads, swaps, read=read), "seen": seen}
     return {"logits": measure_crossed_logits(heads, swaps, read=read).mean(2), "seen": seen}
@@ -204,7 +201,7 @@ def measure_cube_logits(
 def measure_crossed_logits(
     heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None
 ) -> Float[Tensor, "prompt key_head query group content place"]:
-    """Cross-logits of every prompt's keys with the query of each prompt of a square."""
+    """Measure the cross-logits of every prompt's keys with the query of each prompt of a square."""
     prompts, _, group, _ = heads.query.shape
     # All queries as one large group that shares each prompt's keys; so many products are in the model's own type.
     visible = heads.visible[:1].expand(-1, -1, group, -1).repeat(1, 1, prompts, 1)

@@ -1,4 +1,4 @@
-"""One row a head: means over prompts with their intervals, and what is known of a head beside its scores."""
+"""Make tables of one row a head: means over prompts with their intervals, and what else is known of a head."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HeadMeans:
 
 
 def average_heads(scores: Float[np.ndarray, "prompt layer head"], *, draws: int = DRAWS, seed: int = 0) -> HeadMeans:
-    """Mean of every head over the prompts on which it has a score, resampling prompts.
+    """Average every head over the prompts on which it has a score, resampling prompts.
 
     One prompt has no interval: its ends are NaN.
     """
@@ -43,85 +43,78 @@ def average_heads(scores: Float[np.ndarray, "prompt layer head"], *, draws: int 
 
 
 def make_head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
-    """One row a head of a profile's arrays, or one a query and head; heads that a layer does not have are left out.
+    """Make one row a head of the arrays of a profile, see :class:`posym_profile.report.ProfileRun`.
 
-    Args:
-        arrays: scores ``[prompt, layer, head]``, or ``[prompt, query, layer, head]`` with the ``queries``; and, as far
-            as they were measured, ``blocks`` ``[prompt]`` with ``visible_blocks`` ``[prompt, layer]``, ``window``
-            ``[layer]``, labels ``[layer, head]`` and a cube's shares.
+    Of several queries there is one row a query and head. Heads that a layer does not have are left out.
     """
     if "queries" in arrays:
-        asked = arrays["queries"].tolist()
-        parts = [make_head_rows(select_query(arrays, place)) for place in range(len(asked))]
-        return [{"query": query, **row} for query, part in zip(asked, parts, strict=True) for row in part]
-    positional, symbolic = average_heads(arrays["positional"]), average_heads(arrays["symbolic"])
+        queries = arrays["queries"].tolist()
+        parts = [make_head_rows(select_query(arrays, place)) for place in range(len(queries))]
+        return [{"query": query, **row} for query, part in zip(queries, parts, strict=True) for row in part]
+    scores = {name: average_heads(arrays[name]) for name in ("positional", "symbolic")}
     entropy, hidden = average_heads(arrays["entropy"]), count_hidden_blocks(arrays)
     shares, labels = average_shares(arrays), list_labels(arrays)
     rows = []
-    for layer, head in np.ndindex(*positional.value.shape):
+    for layer, head in np.ndindex(*entropy.value.shape):
         if not np.isfinite(arrays["entropy"][:, layer, head]).any():
             continue
         rows.append(
             {
                 "layer": layer,
                 "head": head,
-                "positional": positional.value[layer, head],
-                "positional_low": positional.low[layer, head],
-                "positional_high": positional.high[layer, head],
-                "symbolic": symbolic.value[layer, head],
-                "symbolic_low": symbolic.low[layer, head],
-                "symbolic_high": symbolic.high[layer, head],
+                **_make_cells(scores, layer, head),
                 "entropy": entropy.value[layer, head],
                 "prompts": int(np.isfinite(arrays["positional"][:, layer, head]).sum()),
                 "hidden_blocks": hidden[layer],
                 **({"window": float(arrays["window"][layer])} if "window" in arrays else {}),
                 **{name: float(arrays[f"label_{name}"][layer, head]) for name in labels},
-                **_share_cells(shares, layer, head),
+                **_make_cells(shares, layer, head),
             }
         )
     return rows
 
 
 def select_query(arrays: Mapping[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
-    """A profile's arrays of one of several queries, by its place among them."""
+    """Select a profile's arrays of one of several queries, by its place among them."""
     scores = ("positional", "symbolic", "entropy")
     with_queries = {"visible_blocks", *scores, *(f"plane_{name}" for name in scores)}
     return {name: x[:, place] if name in with_queries else x for name, x in arrays.items() if name != "queries"}
 
 
 def pack_labels(labels: HeadLabels) -> dict[str, np.ndarray]:
-    """Labels as a profile's arrays hold them."""
+    """Pack labels as a profile's arrays hold them."""
     return {f"label_{field.name}": getattr(labels, field.name).numpy() for field in fields(labels)}
 
 
 def pack_windows(windows: Sequence[int | None]) -> Float[np.ndarray, " layer"]:
-    """Tokens that each layer sees as a profile's arrays hold them: NaN for all."""
+    """Pack the tokens that each layer sees as a profile's arrays hold them: NaN for all."""
     return np.array([np.nan if window is None else window for window in windows])
 
 
 def list_labels(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """The labels that a profile's arrays hold, see :class:`posym_profile.scores.HeadLabels`."""
+    """List the labels that a profile's arrays hold, see :class:`posym_profile.scores.HeadLabels`."""
     return [field.name for field in fields(HeadLabels) if f"label_{field.name}" in arrays]
 
 
 def average_shares(arrays: Mapping[str, np.ndarray]) -> dict[str, HeadMeans]:
-    """Means over prompts of what a cube's parts have of the variance, by column; none without a cube."""
+    """Average over prompts what a cube's parts have of the variance, by column; none without a cube."""
     if "cube_symbol" not in arrays:
         return {}
     return {column: average_heads(arrays[name]) for column, name in SHARES.items()}
 
 
-def _share_cells(shares: Mapping[str, HeadMeans], layer: int, head: int) -> dict[str, float]:
+def _make_cells(columns: Mapping[str, HeadMeans], layer: int, head: int) -> dict[str, float]:
+    """Return a head's means by column, with the intervals of those that have them in tables."""
     cells: dict[str, float] = {}
-    for column, means in shares.items():
+    for column, means in columns.items():
         cells[column] = means.value[layer, head]
-        if column in MAIN_SHARES:
+        if column in MAIN_SHARES or column not in SHARES:
             cells |= {f"{column}_low": means.low[layer, head], f"{column}_high": means.high[layer, head]}
     return cells
 
 
 def count_hidden_blocks(arrays: Mapping[str, np.ndarray]) -> Num[np.ndarray, " layer"]:
-    """How many blocks of a prompt each layer's queries do not see whole, at most; NaN where nobody counted."""
+    """Count the blocks of a prompt that each layer's queries do not see whole, at most; NaN if not counted."""
     if "visible_blocks" not in arrays:
         return np.full(arrays["entropy"].shape[-2], np.nan)
     visible = arrays["visible_blocks"]

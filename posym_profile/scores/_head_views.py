@@ -1,4 +1,4 @@
-"""All that the head explorer shows of a model's heads on prompts of one shape, measured in one or two passes.
+"""Measure all that the head explorer shows of a model's heads on prompts of one shape, in one or two passes.
 
 The same keys are cut into blocks of several lengths, and each cut is scored at several temperatures. Urrutia et al.
 (2026a, section 4) score heads at one temperature with one sentence a block.
@@ -48,8 +48,8 @@ class Cuts:
     eps: float = 1e-8
     visible_only: bool = False
 
-    def swaps(self, length: int, tau: float) -> BlockLayout:
-        """Swaps of blocks of a length."""
+    def make_layout(self, length: int, tau: float) -> BlockLayout:
+        """Return the layout of blocks of a length."""
         blocks = {"start": self.start, "block_length": length, "blocks": self.span // length}
         return BlockLayout(**blocks, tau=tau, eps=self.eps)
 
@@ -64,7 +64,7 @@ def make_head_views(
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
 ) -> dict[str, np.ndarray]:
-    """What the explorer shows of every head on every prompt; :func:`average_views` makes means of it.
+    """Measure what the explorer shows of every head on every prompt; :func:`average_views` makes means of it.
 
     Args:
         model: see :func:`posym_profile.profile`.
@@ -82,49 +82,46 @@ def make_head_views(
         temperature that is shown, NaN but for the first prompts, and ``plane_positional_share``,
         ``plane_symbolic_share``, ``plane_energy_share`` over the tokens that are cut. ``plane_angle``
         ``[layer, plane]``, radians a token, 0 where a layer has fewer planes.
-
-    Raises:
-        UnsupportedModelError, TypeError, ValueError: as :func:`posym_profile.profile`.
     """
     angles: dict[int, Tensor] = {}
     inside = slice(cuts.start, cuts.start + cuts.span)
 
-    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+    def measure_layer(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
-        grid = [[cuts.swaps(length, tau) for tau in cuts.taus] for length in cuts.lengths]
+        grid = [[cuts.make_layout(length, tau) for tau in cuts.taus] for length in cuts.lengths]
         scores = [[score_layer(heads, swaps, visible_only=cuts.visible_only) for swaps in row] for row in grid]
-        shares = [_shares(heads, row[0]) for row in grid]
+        shares = [_measure_shares(heads, row[0]) for row in grid]
         planes = heads.frequency_shares(inside)
-        found = {
+        views = {
             name: torch.stack([torch.stack([s[name] for s in row], -1) for row in scores], -2)
             for name in ("positional", "symbolic")
         }
-        return found | {
+        return views | {
             "positional_share": torch.stack([positional for positional, _ in shares], -1),
             "symbolic_share": torch.stack([symbolic for _, symbolic in shares], -1),
             "entropy": scores[0][0]["entropy"],
-            "attention": _attention(heads),
+            "attention": _compute_attention(heads),
             "plane_positional_share": planes.positional_share,
             "plane_symbolic_share": planes.symbolic_share,
             "plane_energy_share": planes.energy / planes.energy.sum(-1, keepdim=True),
         }
 
-    def split(heads: LayerHeads) -> dict[str, Tensor]:
-        scores = heads.swap_scores(cuts.swaps(*cuts.shown), per_frequency=True, products=torch.float32)
+    def measure_planes(heads: LayerHeads) -> dict[str, Tensor]:
+        scores = heads.swap_scores(cuts.make_layout(*cuts.shown), per_frequency=True, products=torch.float32)
         return {"plane_positional": scores.positional, "plane_symbolic": scores.symbolic}
 
     once: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes}
-    found = map_layers(model, input_ids, one_layer, **once)
-    alone = map_layers(model, input_ids[:plane_prompts], split, **once)
+    views = map_layers(model, input_ids, measure_layer, **once)
+    alone = map_layers(model, input_ids[:plane_prompts], measure_planes, **once)
     for name, x in alone.items():
-        found[name] = torch.cat([x, x.new_full((len(input_ids) - len(x), *x.shape[1:]), torch.nan)])
+        views[name] = torch.cat([x, x.new_full((len(input_ids) - len(x), *x.shape[1:]), torch.nan)])
     width = max(map(len, angles.values()))
     rows = [torch.nn.functional.pad(angles[layer], (0, width - len(angles[layer]))) for layer in sorted(angles)]
-    return {name: x.numpy() for name, x in found.items()} | {"plane_angle": torch.stack(rows).numpy()}
+    return {name: x.numpy() for name, x in views.items()} | {"plane_angle": torch.stack(rows).numpy()}
 
 
-def _attention(heads: LayerHeads) -> Tensor:
-    """Attention of the last token to every token, its own included; a sink keeps its part."""
+def _compute_attention(heads: LayerHeads) -> Tensor:
+    """Compute the attention of the last token to every token, its own included; a sink keeps its part."""
     products = torch.einsum("...d,...kd->...k", heads.query.double(), heads.keys.double()) * heads.scale
     logits = heads.cap(products).masked_fill(~heads.visible, -torch.inf)
     if heads.sinks is not None:
@@ -132,8 +129,8 @@ def _attention(heads: LayerHeads) -> Tensor:
     return logits.softmax(-1)[..., : heads.keys.shape[-2]].float()
 
 
-def _shares(heads: LayerHeads, swaps: BlockLayout) -> tuple[Tensor, Tensor]:
-    """Positional and symbolic share of the logarithms of block sums; NaN for heads that give a block nothing."""
+def _measure_shares(heads: LayerHeads, swaps: BlockLayout) -> tuple[Tensor, Tensor]:
+    """Measure the positional and symbolic share of logarithms of block sums; NaN where a block gets nothing."""
     logs = heads.block_table(swaps).sums.log()
     known = logs.isfinite().all(-1).all(-1)
     shares = exclusion(torch.where(known[..., None, None], logs, 0))
@@ -141,8 +138,8 @@ def _shares(heads: LayerHeads, swaps: BlockLayout) -> tuple[Tensor, Tensor]:
     return positional, symbolic
 
 
-def average_views(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Means over prompts of :func:`make_head_views`, in the shapes of ``posym_figures.ARRAYS``; float32.
+def average_views(views: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Average :func:`make_head_views` over prompts, in the shapes of ``posym_figures.ARRAYS``; float32.
 
     Returns:
         ``positional``, ``symbolic`` ``[length, tau, layer, head]`` with the half widths of their 95 % intervals over
@@ -150,20 +147,20 @@ def average_views(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         ``symbolic_share`` ``[length, layer, head]``; the others without their first dimension; ``examples``
         ``[prompt, layer, head, token]``, the attention on each prompt; ``angles`` ``[layer, plane]``.
     """
-    arrays = {name: _mean(x).astype(np.float32) for name, x in found.items() if name != "plane_angle"}
+    arrays = {name: _mean(x).astype(np.float32) for name, x in views.items() if name != "plane_angle"}
     for name in ("positional", "symbolic"):
-        scores = found[name]
+        scores = views[name]
         margin = student_margin(scores) if len(scores) > 1 else np.full(scores.shape[1:], np.nan)
         arrays |= {
             name: np.moveaxis(arrays[name], (2, 3), (0, 1)),
             f"{name}_margin": np.moveaxis(margin.astype(np.float32), (2, 3), (0, 1)),
         }
         arrays[f"{name}_share"] = np.moveaxis(arrays[f"{name}_share"], 2, 0)
-    return arrays | {"examples": found["attention"].astype(np.float32), "angles": found["plane_angle"]}
+    return arrays | {"examples": views["attention"].astype(np.float32), "angles": views["plane_angle"]}
 
 
 def _mean(x: np.ndarray) -> np.ndarray:
-    """Mean over prompts of what is defined; NaN where nothing is."""
+    """Average over prompts what is defined; NaN where nothing is."""
     counted = np.isfinite(x)
     total = np.where(counted, x, 0).astype(np.float64).sum(0)
     return np.where(counted.any(0), total / np.maximum(counted.sum(0), 1), np.nan)

@@ -1,4 +1,4 @@
-"""Labels that the field gives to heads: attention to the previous and the first token, induction, copying.
+"""Measure the labels that the field gives to heads: attention to the previous and the first token, induction, copying.
 
 All four are read off prompts of random tokens that are shown twice, where neither grammar nor meaning tells what comes
 next and only the first showing does. They say nothing about a prompt of one's own: there the scores do.
@@ -23,8 +23,10 @@ from posym_profile.capture._capturing import (
     get_input_embeddings,
 )
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._refusals import make_unsupported_error
-from posym_profile.scores._layer_measurement import move_to_cpu, stack_padded
+from posym_profile.language_models._model_summary import get_text_config
+from posym_profile.language_models._refusals import check_output_layer
+from posym_profile.planes._shifted_keys import move_to_cpu
+from posym_profile.scores._layer_measurement import stack_padded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ def measure_head_labels(
     prompts: int = 4,
     seed: int = 0,
 ) -> HeadLabels:
-    """Labels of every head, from two passes over prompts of tokens that are shown twice.
+    """Measure the labels of every head, in two passes over prompts of tokens that are shown twice.
 
     Args:
         model: see :func:`posym_profile.profile`; with an output layer over its vocabulary.
@@ -73,42 +75,39 @@ def measure_head_labels(
 
     Raises:
         UnsupportedModelError: if the model cannot be captured, or has no output layer.
-        TypeError, ValueError: if ``tokens``, ``length`` or ``prompts`` do not fit, or the vocabulary is too small.
     """
     model = unwrap(model)
     check_model(model)
-    if getattr(model, "get_output_embeddings", lambda: None)() is None:
-        way = "load it with transformers.AutoModelForCausalLM, or posym_profile.load_model"
-        raise make_unsupported_error(model, "has no output layer, and copying is told by what the model puts out", way)
+    check_output_layer(model)
     if tokens is None:
         require_counts(length=(length, 2), prompts=(prompts, 1))
-        tokens = _random_tokens(model, length, prompts, seed)
+        tokens = _draw_tokens(model, length, prompts, seed)
     else:
         tokens = check_input_ids(tokens, least=2)
         require_known_tokens("tokens", tokens, get_input_embeddings(model))
-    start = getattr(_settings(model), "bos_token_id", None)
+    start = getattr(get_text_config(model.config), "bos_token_id", None)
     start = torch.full((len(tokens), int(isinstance(start, int))), start if isinstance(start, int) else 0)
     ids = torch.cat([start, tokens.cpu(), tokens.cpu()], 1).to(find_input_device(model))
-    return _labels(model, ids, tokens.shape[1])
+    return _measure_twice_shown(model, ids, tokens.shape[1])
 
 
-def _labels(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> HeadLabels:
-    found: dict[int, list[Tensor]] = {}
+def _measure_twice_shown(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> HeadLabels:
+    measured: dict[int, list[Tensor]] = {}
     # From each token of the second showing that another follows, to what followed it in the first.
-    asked = torch.arange(ids.shape[1] - length, ids.shape[1] - 1, device=ids.device)
+    second = torch.arange(ids.shape[1] - length, ids.shape[1] - 1, device=ids.device)
 
     def receive(call: AttentionInputs) -> None:
-        weights, rows = call.weights(), asked.to(call.keys.device)
+        weights, rows = call.weights(), second.to(call.keys.device)
         to_followers = weights[:, :, rows, rows + 1 - length]
         behind_first = weights[:, :, 1:]
         parts = [behind_first.diagonal(0, -2, -1), behind_first[..., 0], to_followers]
         looks = weights[:, :, rows].argmax(-1) == rows + 1 - length
-        found[call.index] = [*(part.mean((0, -1)) for part in parts), looks]
+        measured[call.index] = [*(part.mean((0, -1)) for part in parts), looks]
 
     with Checks():
         forward_with_hook(model, ids, receive, rows=None)
-    right = _put_out(model, ids)[:, asked.cpu()] == ids.cpu()[:, asked.cpu() + 1]
-    layers = [move_to_cpu(found[layer]) for layer in sorted(found)]
+    right = _predict_tokens(model, ids)[:, second.cpu()] == ids.cpu()[:, second.cpu() + 1]
+    layers = [move_to_cpu(measured[layer]) for layer in sorted(measured)]
     copied = [(looks & right[:, None]).double().mean((0, -1)) for *_, looks in layers]
     columns = [stack_padded([layer[place] for layer in layers], dim=0) for place in range(3)] + [
         stack_padded(copied, dim=0)
@@ -117,20 +116,15 @@ def _labels(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> 
     return HeadLabels(**{name: x.float() for name, x in zip(names, columns, strict=True)})
 
 
-def _put_out(model: Any, ids: Int[Tensor, "prompt token"]) -> Int[Tensor, "prompt token"]:
-    """The likeliest token behind each, a prompt at a time because vocabularies are large."""
+def _predict_tokens(model: Any, ids: Int[Tensor, "prompt token"]) -> Int[Tensor, "prompt token"]:
+    """Return the likeliest token behind each, a prompt at a time because vocabularies are large."""
     with torch.no_grad():
         return torch.cat([model(prompt[None], use_cache=False).logits.argmax(-1) for prompt in ids]).cpu()
 
 
-def _settings(model: nn.Module) -> Any:
-    config: Any = model.config
-    return config.get_text_config() if hasattr(config, "get_text_config") else config
-
-
-def _random_tokens(model: nn.Module, length: int, prompts: int, seed: int) -> Int[Tensor, "prompt token"]:
+def _draw_tokens(model: nn.Module, length: int, prompts: int, seed: int) -> Int[Tensor, "prompt token"]:
     vocabulary = len(get_input_embeddings(model).weight)
-    special = {getattr(_settings(model), f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
+    special = {getattr(get_text_config(model.config), f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
     known = torch.tensor([x for x in range(vocabulary // 20, vocabulary - vocabulary // 20) if x not in special])
     if length > len(known):
         raise ValueError(

@@ -57,18 +57,18 @@ class LayerHeads(Heads):
     def cross_logits(
         self, keys: slice = slice(None), *, per_frequency: bool = False
     ) -> Float[Tensor, "prompt key_head group *plane key key"]:
-        """The cross-logit matrix of every head over some keys, by default all, before any soft-cap."""
+        """Compute the cross-logit matrix of every head over some keys, by default all, before any soft-cap."""
         some = self.keys[..., keys, :]
         return cross_logits(self.query, some, self.angles, scale=self.scale, per_frequency=per_frequency)
 
     def swap_scores(
         self, swaps: BlockLayout, *, per_frequency: bool = False, products: torch.dtype = torch.float64
     ) -> SwapScores:
-        """See :func:`posym_core.swap_scores`."""
+        """Score swaps, see :func:`posym_core.swap_scores`."""
         return score_swaps(self, swaps, per_frequency=per_frequency, products=products)
 
-    def seen_blocks(self, swaps: BlockLayout) -> Bool[Tensor, "prompt block"]:
-        """Which blocks the query sees whole in every head; one that a window cuts in two is not among them.
+    def find_seen_blocks(self, swaps: BlockLayout) -> Bool[Tensor, "prompt block"]:
+        """Find which blocks the query sees whole in every head; one that a window cuts in two is not among them.
 
         Nor is the block that the query itself stands in: its own key is not swapped.
         """
@@ -79,19 +79,19 @@ class LayerHeads(Heads):
         return seen & (behind <= self.token[:, None])
 
     def block_table(self, swaps: BlockLayout) -> BlockTable:
-        """See :func:`posym_core.metrics.tabulate_blocks`."""
+        """Tabulate blocks, see :func:`posym_core.metrics.tabulate_blocks`."""
         return tabulate_blocks(self, swaps)
 
     def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
-        """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""
+        """Measure :func:`posym_core.frequency_shares` of some keys, by default all but the query's own."""
         return frequency_shares(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
 
     def frequency_use(self, keys: slice = slice(-1)) -> Float[Tensor, "prompt key_head group plane"]:
-        """See :func:`posym_core.frequency_use`; of the same keys."""
+        """Measure :func:`posym_core.frequency_use` of the same keys."""
         return frequency_use(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
 
     def select_prompts(self, index: Int[Tensor, " prompt"]) -> LayerHeads:
-        """The same heads on some of the prompts."""
+        """Return the same heads on some of the prompts."""
         some: dict[str, Any] = {name: getattr(self, name)[index] for name in ("query", "keys", "visible")}
         # Layers that are measured as one say these once a prompt.
         if self.sinks is not None and self.sinks.ndim == 3:
@@ -103,7 +103,7 @@ class LayerHeads(Heads):
         return replace(self, **some)
 
     def select_heads(self, index: Int[Tensor, " head"]) -> LayerHeads:
-        """Some heads of a layer in which every query head has keys of its own."""
+        """Return some heads of a layer in which every query head has keys of its own."""
         index = index.to(self.query.device)
         return replace(
             self,
@@ -115,7 +115,7 @@ class LayerHeads(Heads):
 
 
 def join_layers(group: list[LayerHeads]) -> LayerHeads:
-    """Layers as one with more prompts; planes that layers do not share turn by angles of their own."""
+    """Join layers as one with more prompts; planes that layers do not share turn by angles of their own."""
     first = group[0]
     if len(group) == 1:
         return first
@@ -135,7 +135,7 @@ def join_layers(group: list[LayerHeads]) -> LayerHeads:
 def read_layer_heads(
     call: AttentionInputs, planes: Planes, prompts: slice = slice(None), row: int = -1, token: int | None = None
 ) -> LayerHeads:
-    """What one attention call's chosen row, that of ``token`` or the last, looks like to the functions on heads."""
+    """Read one attention call's chosen row, that of ``token`` or the last, as the functions on heads take it."""
     chosen, tokens = call.rows[row], call.keys.shape[-2]
     expected = tokens - 1 if token is None else token
     require(

@@ -1,4 +1,4 @@
-"""Layers of a language model measured as they come: one forward pass, any function of a layer's query and keys.
+"""Measure layers of a language model as they come: one forward pass, any function of a layer's query and keys.
 
 Layers are measured while the model runs and are not kept, so memory stays that of the pass. Those that are alike may
 wait, to be measured as one.
@@ -23,6 +23,7 @@ from posym_profile.capture._capturing import check_input_ids, forward_with_hook
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.planes._rotary_planes import Planes, find_planes
+from posym_profile.planes._shifted_keys import move_to_cpu
 from posym_profile.scores._layer_heads import LayerHeads, join_layers, read_layer_heads
 
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.
@@ -75,22 +76,16 @@ def map_layers(
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids``, ``attention_mask`` or ``queries`` do not fit.
     """
     model = unwrap(model)
     runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
-    asked = resolve_queries(queries, [run.shape[1] for run in runs])
+    numbers = resolve_queries(queries, [run.shape[1] for run in runs])
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": hold}
-    return measure_layers(model, runs, measure, queries=asked, **options)
+    return measure_layers(model, runs, measure, queries=numbers, **options)
 
 
 def resolve_queries(queries: Queries, lengths: Collection[int], first: int = 0) -> list[int]:
-    """Queries as whole numbers that prompts of these lengths have, ``"all"`` as those from ``first`` on.
-
-    Raises:
-        TypeError, ValueError: if there is none, a prompt has no such token, two are the same, or all of prompts of
-            several lengths are asked for.
-    """
+    """Return queries as whole numbers that prompts of these lengths have, ``"all"`` as those from ``first`` on."""
     shortest, longest = min(lengths), max(lengths)
     if isinstance(queries, str):
         if queries != "all":
@@ -102,22 +97,22 @@ def resolve_queries(queries: Queries, lengths: Collection[int], first: int = 0) 
             )
         return list(range(first, shortest))
     try:
-        asked = [operator.index(query) for query in queries]
+        numbers = [operator.index(query) for query in queries]
     except TypeError:
         raise TypeError(
             f"queries must be whole numbers, such as [-1] for the last token, or 'all'; got {queries!r}"
         ) from None
-    if not asked:
+    if not numbers:
         raise ValueError("queries must name at least one token; got none. Pass [-1] for the last")
-    for query in asked:
+    for query in numbers:
         if not -shortest <= query < shortest:
             raise ValueError(
                 f"queries must lie from {-shortest} to {shortest - 1} for prompts of {shortest} tokens; got {query}"
             )
     for length in {shortest, *lengths}:
-        if len({query % length for query in asked}) < len(asked):
-            raise ValueError(f"queries must name different tokens; of {length} tokens {asked} name one twice")
-    return asked
+        if len({query % length for query in numbers}) < len(numbers):
+            raise ValueError(f"queries must name different tokens; of {length} tokens {numbers} name one twice")
+    return numbers
 
 
 def measure_layers(
@@ -131,7 +126,7 @@ def measure_layers(
     hold: int,
     queries: Sequence[int] = LAST,
 ) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
-    """:func:`map_layers` of prompts without padding, on a model without wrappers, at tokens that all of them have."""
+    """Do what :func:`map_layers` does: prompts have no padding, the model no wrappers, and all prompts the tokens."""
     from tqdm import tqdm
 
     if batch_size is not None:
@@ -139,35 +134,34 @@ def measure_layers(
     lengths = {run.shape[1] for run in runs}
     planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
     layers = {
-        length: _Layers(measure, hold, found, [query % length for query in queries], length)
-        for length, found in planes_at.items()
+        length: _Layers(measure, hold, layer_planes, [query % length for query in queries], length)
+        for length, layer_planes in planes_at.items()
     }
     route, first = None, 0
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
         for run in runs:
-            here = layers[run.shape[1]]
+            of_length = layers[run.shape[1]]
+            options: dict[str, Any] = {"rows": of_length.rows, "keep": bool(hold)}
             for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
-                here.prompts = slice(first, first + len(prompts))
+                of_length.prompts = slice(first, first + len(prompts))
                 with Checks():
-                    route = forward_with_hook(
-                        model, prompts, here.receive, rows=here.rows, route=route, keep=bool(hold)
-                    )
-                    here.measure_held()
-                batches.append(here.collected())
+                    route = forward_with_hook(model, prompts, of_length.receive, route=route, **options)
+                    of_length.measure_held()
+                batches.append(of_length.collect())
                 bar.update(len(prompts))
                 first += len(prompts)
-    return {name: torch.cat(_filled([batch[name] for batch in batches], but=0)) for name in batches[0]}
+    return {name: torch.cat(_fill_up([batch[name] for batch in batches], but=0)) for name in batches[0]}
 
 
 def find_planes_by_length(model: nn.Module, lengths: Collection[int]) -> dict[int, list[Planes]]:
-    """Planes for prompts of several lengths; asked only at the ends where they are the same there."""
-    found = {length: find_planes(model, length) for length in {min(lengths), max(lengths)}}
-    one, other = found[min(lengths)], found[max(lengths)]
+    """Find planes for prompts of several lengths; ask only at the ends where they are the same there."""
+    planes = {length: find_planes(model, length) for length in {min(lengths), max(lengths)}}
+    one, other = planes[min(lengths)], planes[max(lengths)]
     # Angles are scaled from some length on, and the more the longer: what is equal at the ends is equal in between.
     if all(torch.equal(a.angles, b.angles) for a, b in zip(one, other, strict=True)):
         return dict.fromkeys(lengths, one)
-    return {length: found.get(length) or find_planes(model, length) for length in lengths}
+    return {length: planes.get(length) or find_planes(model, length) for length in lengths}
 
 
 class _Layers:
@@ -189,11 +183,11 @@ class _Layers:
         self.tokens = [None if row == length - 1 else row for row in rows]
         self.rows = [-1 if token is None else token for token in self.tokens]
         self.prompts = slice(None)
-        self.planes_there: dict[tuple[int, torch.device], Planes] = {}
+        self.moved_planes: dict[tuple[int, torch.device], Planes] = {}
         # Calls with the number of the row that is meant.
         self.waiting: list[tuple[AttentionInputs, int]] = []
         self.numbers = 0
-        # What was found of which layers and rows.
+        # Measurements with their layers and rows.
         self.results: list[tuple[list[tuple[int, int]], dict[str, Tensor]]] = []
         self.measured: dict[tuple[int, int], dict[str, Tensor]] = {}
 
@@ -213,59 +207,60 @@ class _Layers:
             if self.numbers > hold:
                 self.measure_held()
 
-    def alike(self) -> Collection[list[tuple[int, LayerHeads]]]:
-        """The heads of the rows that wait, with these; those that can be measured as one together."""
-        found: dict[tuple, list[tuple[int, LayerHeads]]] = {}
+    def group_alike(self) -> Collection[list[tuple[int, LayerHeads]]]:
+        """Return the rows that wait, with their heads, in groups that can be measured as one."""
+        groups: dict[tuple, list[tuple[int, LayerHeads]]] = {}
         for call, row in self.waiting:
             device = call.keys.device
-            heads = read_layer_heads(call, self.planes_on(device, call.index), self.prompts, row, self.tokens[row])
+            planes = self.move_planes(device, call.index)
+            heads = read_layer_heads(call, planes, self.prompts, row, self.tokens[row])
             shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
             turned = heads.angles.shape if is_asynchronous(device) else self.first_alike[call.index]
             last = heads.token is None
             kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, last, *shapes)
-            found.setdefault(kind, []).append((row, heads))
-        return found.values()
+            groups.setdefault(kind, []).append((row, heads))
+        return groups.values()
 
-    def planes_on(self, device: torch.device, index: int) -> Planes:
-        """Planes of a call, moved to its device once; angles that layers share are one tensor there."""
-        if (index, device) not in self.planes_there:
-            found, alike = self.planes[index], self.first_alike[index]
-            parts = {name: getattr(found, name).to(device) for name in ("order", "angles", "gain")}
+    def move_planes(self, device: torch.device, index: int) -> Planes:
+        """Move the planes of a call to its device once; angles that layers share are one tensor there."""
+        if (index, device) not in self.moved_planes:
+            planes, alike = self.planes[index], self.first_alike[index]
+            parts = {name: getattr(planes, name).to(device) for name in ("order", "angles", "gain")}
             if alike != index:
-                parts["angles"] = self.planes_on(device, alike).angles
-            self.planes_there[index, device] = replace(found, **parts)
-        return self.planes_there[index, device]
+                parts["angles"] = self.move_planes(device, alike).angles
+            self.moved_planes[index, device] = replace(planes, **parts)
+        return self.moved_planes[index, device]
 
     @functools.cached_property
     def first_alike(self) -> list[int]:
-        """The first call with the same angles as each."""
+        """Return the first call with the same angles as each."""
         first: dict[Any, int] = {}
-        angles = [here.angles for here in self.planes]
+        angles = [planes.angles for planes in self.planes]
         return [first.setdefault(i if is_fake(x) else tuple(x.tolist()), i) for i, x in enumerate(angles)]
 
     def measure_held(self) -> None:
-        """Measure what waits; what is found stays on its device while it is little."""
-        for group in self.alike():
-            found = self.measure(join_layers([heads for _, heads in group]))
+        """Measure what waits; results stay on their device while they are small."""
+        for group in self.group_alike():
+            result = self.measure(join_layers([heads for _, heads in group]))
             places = [(heads.layer, row) for row, heads in group]
-            self.results.append((places, {name: x.detach() for name, x in found.items()}))
+            self.results.append((places, {name: x.detach() for name, x in result.items()}))
         self.waiting, self.numbers = [], 0
-        if sum(x.numel() for _, found in self.results for x in found.values()) > NUMBERS_KEPT:
-            self.bring()
+        if sum(x.numel() for _, result in self.results for x in result.values()) > NUMBERS_KEPT:
+            self.move_results()
 
-    def bring(self) -> None:
-        """Move what was found to the CPU, by layer and row."""
-        parts = move_to_cpu([x for _, found in self.results for x in found.values()])
-        for places, found in self.results:
-            for name in found:
+    def move_results(self) -> None:
+        """Move results to the CPU, by layer and row."""
+        parts = move_to_cpu([x for _, result in self.results for x in result.values()])
+        for places, result in self.results:
+            for name in result:
                 by_place = parts.pop(0).flatten(1, 2).chunk(len(places))
                 for place, part in zip(places, by_place, strict=True):
                     self.measured.setdefault(place, {})[name] = part
         self.results = []
 
-    def collected(self) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
-        """What was found of all layers in their order, on the CPU."""
-        self.bring()
+    def collect(self) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
+        """Return the results of all layers in their order, on the CPU."""
+        self.move_results()
         measured, self.measured = self.measured, {}
         layers = sorted({layer for layer, _ in measured})
         together = {}
@@ -277,25 +272,13 @@ class _Layers:
         return together
 
 
-def move_to_cpu(tensors: list[Tensor]) -> list[Tensor]:
-    """Tensors on the CPU, in one transfer from each device."""
-    found = list(tensors)
-    for device in {x.device for x in tensors if x.device.type != "cpu"}:
-        there = [i for i, x in enumerate(tensors) if x.device == device]
-        together = torch.cat([tensors[i].flatten().double() for i in there]).cpu()
-        parts = together.split([tensors[i].numel() for i in there])
-        for i, part in zip(there, parts, strict=True):
-            found[i] = part.to(tensors[i].dtype).view(tensors[i].shape)
-    return found
-
-
 def stack_padded(parts: list[Tensor], dim: int) -> Tensor:
-    """Parts that may differ in their trailing sizes, in one tensor; NaN where there is nothing."""
-    return torch.stack(_filled(parts), dim)
+    """Stack parts that may differ in their trailing sizes; NaN where there is nothing."""
+    return torch.stack(_fill_up(parts), dim)
 
 
-def _filled(parts: list[Tensor], but: int | None = None) -> list[Tensor]:
-    """Parts of one shape, but for one dimension, filled up with NaN where they are smaller than others."""
+def _fill_up(parts: list[Tensor], but: int | None = None) -> list[Tensor]:
+    """Bring parts to one shape, but for one dimension; NaN fills up those that are smaller than others."""
     sizes = [[n for dim, n in enumerate(part.shape) if dim != but] for part in parts]
     if all(size == sizes[0] for size in sizes):
         return parts

@@ -1,4 +1,4 @@
-"""Positional and symbolic scores of all heads of a language model, in the forward pass that yields them.
+"""Score all heads of a language model, positional and symbolic, in the forward pass that yields their keys.
 
 Anything else that is a function of one layer's query and keys is measured in the same way by
 :func:`posym_profile.scores.map_layers`.
@@ -22,7 +22,7 @@ from posym_core.metrics import BlockLayout, SwapScores, score_swaps
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._model_summary import list_windows
+from posym_profile.language_models._model_summary import get_text_config, list_windows
 from posym_profile.planes._rotary_planes import Planes
 from posym_profile.scores._head_tables import list_labels, make_head_rows, pack_labels, pack_windows
 from posym_profile.scores._labels import HeadLabels, measure_head_labels
@@ -31,12 +31,11 @@ from posym_profile.scores._layer_measurement import (
     LAST,
     NUMBERS_HELD,
     Queries,
-    map_layers,
     measure_layers,
     resolve_queries,
 )
 from posym_profile.scores._visibility import (
-    WAYS_OUT,
+    POSITIONAL,
     HiddenBlocksWarning,
     LongPromptWarning,
     count_tokens_beyond,
@@ -44,21 +43,6 @@ from posym_profile.scores._visibility import (
     describe_long_prompts,
     format_runs,
 )
-
-__all__ = [
-    "Profile",
-    "Score",
-    "assemble_profile",
-    "average_columns",
-    "check_queries",
-    "count_visible_blocks",
-    "find_windows",
-    "make_table",
-    "map_layers",
-    "profile",
-    "read_profile_arrays",
-    "score_layer",
-]
 
 Score = Literal["positional", "symbolic", "entropy"]
 
@@ -98,14 +82,7 @@ class Profile:
     labels: HeadLabels | None = None
 
     def at(self, query: int) -> Profile:
-        """The profile of one query, ``[prompt, layer, head]``.
-
-        Args:
-            query: one of :attr:`queries`, as it was asked for.
-
-        Raises:
-            ValueError: if it is none of them.
-        """
+        """Return the profile of one of :attr:`queries`, ``[prompt, layer, head]``."""
         if query not in self.queries:
             raise ValueError(f"query must be one of {', '.join(map(str, self.queries))}; got {query!r}")
         if len(self.queries) == 1:
@@ -116,7 +93,7 @@ class Profile:
         return replace(self, **one, queries=(query,))
 
     def frame(self, *, intervals: bool = False) -> Any:
-        """A row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
+        """Make a row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
 
         Args:
             intervals: a row for each head instead, with means over prompts and their 95 % intervals: the columns of
@@ -126,26 +103,23 @@ class Profile:
             A pandas ``DataFrame`` if pandas is installed, else a dict of its columns as NumPy arrays: ``prompt``,
             of several queries ``query``, ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores
             and, where they are known, ``visible_blocks``, ``window`` (NaN for none) and the labels.
-
-        Raises:
-            ValueError: if intervals are asked for and planes are scored instead of heads.
         """
         return make_table(self._means() if intervals else self._rows())
 
     def _rows(self) -> dict[str, Any]:
-        """A row for each prompt, query, head and plane."""
+        """Return columns with a row for each prompt, query, head and plane."""
         # A head that sees fewer than two blocks has no score and an entropy all the same.
-        there = ~self.entropy.isnan()
+        defined = ~self.entropy.isnan()
         several = ["query"] if len(self.queries) > 1 else []
-        names = ["prompt", *several, "layer", "head", "plane"][: there.ndim]
-        places = dict(zip(names, (place.numpy() for place in there.nonzero(as_tuple=True)), strict=True))
+        names = ["prompt", *several, "layer", "head", "plane"][: defined.ndim]
+        places = dict(zip(names, (place.numpy() for place in defined.nonzero(as_tuple=True)), strict=True))
         columns: dict[str, Any] = dict(places)
         if several:
             columns["query"] = np.array(self.queries)[places["query"]]
-        columns |= {name: getattr(self, name)[there].numpy() for name in get_args(Score)}
+        columns |= {name: getattr(self, name)[defined].numpy() for name in get_args(Score)}
         if self.visible_blocks is not None:
             columns["visible_blocks"] = self.visible_blocks.numpy()[tuple(places[x] for x in names[: 2 + len(several)])]
-        arrays = self._of_layers()
+        arrays = self._pack_layers()
         if "window" in arrays:
             columns["window"] = arrays["window"][places["layer"]]
         for name in list_labels(arrays):
@@ -153,42 +127,33 @@ class Profile:
         return columns
 
     def _means(self) -> dict[str, Any]:
-        """A row for each head, or each query and head."""
+        """Return columns with a row for each head, or each query and head."""
         if self.entropy.ndim > 3 + (len(self.queries) > 1):
             raise ValueError("planes are scored, and intervals are of heads; profile without per_frequency")
-        arrays = {name: getattr(self, name).numpy() for name in get_args(Score)} | self._of_layers()
+        arrays = {name: getattr(self, name).numpy() for name in get_args(Score)} | self._pack_layers()
         if self.visible_blocks is not None and self.blocks is not None:
             arrays |= {"visible_blocks": self.visible_blocks.numpy(), "blocks": self.blocks.numpy()}
         if len(self.queries) > 1:
             arrays["queries"] = np.array(self.queries)
         return average_columns(arrays)
 
-    def _of_layers(self) -> dict[str, np.ndarray]:
-        """What is known of layers and heads whatever the prompt, as arrays of a profile."""
+    def _pack_layers(self) -> dict[str, np.ndarray]:
+        """Pack what is known of layers and heads whatever the prompt, as arrays of a profile."""
         arrays = {} if self.windows is None else {"window": pack_windows(self.windows)}
         return arrays if self.labels is None else arrays | pack_labels(self.labels)
 
     def top(self, k: int, score: Score) -> list[tuple[int, int]]:
-        """The ``k`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
+        """Return the ``k`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
 
-        :func:`posym_profile.interventions.ablate_heads` takes heads as they are named here.
-
-        Layers are numbered in the order in which the model attends; those without attention do not count.
-
-        Args:
-            k: how many heads, at least 1.
-            score: ``"positional"``, ``"symbolic"`` or ``"entropy"``.
-
-        Raises:
-            ValueError: if ``k`` or ``score`` is none of these, planes are scored instead of heads, or there are several
-                queries.
+        :func:`posym_profile.interventions.ablate_heads` takes heads as they are named here. Layers are numbered in the
+        order in which the model attends; those without attention do not count.
         """
         if score not in get_args(Score):
             raise ValueError(f"score must be one of {', '.join(get_args(Score))}; got {score!r}")
         values: Tensor = getattr(self, score)
         if len(self.queries) > 1:
-            asked = ", ".join(map(str, self.queries))
-            raise ValueError(f"top is of one query, and there are {asked}; call at(query).top(...) with one of them")
+            several = ", ".join(map(str, self.queries))
+            raise ValueError(f"top is of one query, and there are {several}; call at(query).top(...) with one of them")
         if values.ndim != 3:
             raise ValueError("planes are scored, and top names heads; profile without per_frequency")
         require_count("k", k, 1)
@@ -218,11 +183,18 @@ def profile(
     queries: Queries = LAST,
     labels: bool = False,
 ) -> Profile:
-    """Positional and symbolic scores of every head at the last token of every prompt, or at others.
+    """Score every head, positional and symbolic, at the last token of every prompt, or at others.
 
     Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, section 4: the keys of the
     blocks are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before
     they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
+
+    The model, its prompts and their blocks are enough for a first look. Set ``visible_only`` when a warning says that
+    a sliding window hides blocks: True scores what is seen. Raise ``tau`` to let more pairs of blocks count than those
+    whose attention differs most. Pass ``queries`` to follow scores along a prompt, ``per_frequency`` to see which
+    rotation planes a head uses, ``labels`` to compare with the kinds of heads that the field knows, and
+    ``attention_mask`` for prompts of several lengths. ``batch_size`` and ``planes`` change memory and time, and no
+    score.
 
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_profile.load_model`.
@@ -256,41 +228,46 @@ def profile(
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids``, ``attention_mask``, the blocks or ``queries`` do not fit, prompts begin
-            or end with pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
 
     Warns:
-        HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_select_heads`` is None.
+        HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
         LongPromptWarning: if prompts are longer than ``max_position_embeddings`` of the model's configuration.
+
+    >>> scores = profile(model, prompts.input_ids, **prompts.layout)  # doctest: +SKIP
+    >>> scores.top(5, "symbolic")  # doctest: +SKIP
     """
     model = unwrap(model)
     runs = remove_padding(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
     swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     lengths = [run.shape[1] for run in runs for _ in run]
     fitted = [swaps.fit(length).number for length in lengths]
-    asked = check_queries(queries, lengths, swaps)
-    if said := describe_long_prompts(count_tokens_beyond(model, lengths)):
-        warnings.warn(said, LongPromptWarning, stacklevel=2)
+    numbers = check_queries(queries, lengths, swaps)
+    if warning := describe_long_prompts(count_tokens_beyond(model, lengths)):
+        warnings.warn(warning, LongPromptWarning, stacklevel=2)
     measure = functools.partial(score_layer, swaps=swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
-    known = measure_head_labels(model) if labels else None
-    measured = measure_layers(
-        model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=NUMBERS_HELD, queries=asked
-    )
-    found = assemble_profile(measured, model, lengths, fitted, asked)
-    if visible_only is None and not is_fake(found.entropy):
-        counts = count_visible_blocks(measured).reshape(len(lengths) * len(asked), -1).tolist()
-        said = describe_hidden_blocks(counts, [number for number in fitted for _ in asked], last=asked == [*LAST])
-        if said:
-            warnings.warn(f"{said}; {WAYS_OUT}", HiddenBlocksWarning, stacklevel=2)
-    return replace(found, labels=known)
+    head_labels = measure_head_labels(model) if labels else None
+    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
+    measured = measure_layers(model, runs, measure, queries=numbers, **options)
+    scores = assemble_profile(measured, model, lengths, fitted, numbers)
+    if visible_only is None and not is_fake(scores.entropy):
+        counts = count_visible_blocks(measured).reshape(len(lengths) * len(numbers), -1).tolist()
+        blocks_of_rows = [number for number in fitted for _ in numbers]
+        consequence = (
+            f"{POSITIONAL}; pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones "
+            "are meant to count, or shorter prompts"
+        )
+        last = numbers == [*LAST]
+        if warning := describe_hidden_blocks(counts, blocks_of_rows, consequence, last=last):
+            warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
+    return replace(scores, labels=head_labels)
 
 
 def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout) -> list[int]:
-    """Queries as whole numbers, or an error: each must stand behind two blocks in prompts of all these lengths."""
+    """Return queries as whole numbers; each must stand behind two blocks in prompts of all these lengths."""
     least = swaps.start + 2 * swaps.block_length
-    asked = resolve_queries(queries, lengths, first=least)
+    numbers = resolve_queries(queries, lengths, first=least)
     shortest = min(lengths)
-    for query in asked:
+    for query in numbers:
         if query % shortest < least:
             before = max(0, query % shortest - swaps.start) // swaps.block_length
             raise ValueError(
@@ -298,31 +275,31 @@ def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout
                 f"block_length={swaps.block_length}); got {query}, which has {before} before it in a prompt of "
                 f"{shortest} tokens. Pass a later token, or a smaller start or block_length"
             )
-    return asked
+    return numbers
 
 
 def score_layer(
     heads: LayerHeads, swaps: BlockLayout, *, per_frequency: bool = False, visible_only: bool = False
 ) -> dict[str, Tensor]:
-    """What a profile keeps of a layer's heads: scores, and the number of visible blocks once a head."""
+    """Score a layer's heads, and count their visible blocks, as a profile keeps them."""
     swaps = swaps.fit(heads.keys.shape[-2])
-    seen = heads.seen_blocks(swaps)
+    seen = heads.find_seen_blocks(swaps)
     if visible_only and not seen.all():
-        scores = _scores_over(seen, heads, swaps, per_frequency)
+        scores = _score_seen(seen, heads, swaps, per_frequency)
     else:
-        scores = _kept(score_swaps(heads, swaps, per_frequency=per_frequency))
+        scores = _select_scores(score_swaps(heads, swaps, per_frequency=per_frequency))
     return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
 
 
-def _kept(scores: SwapScores) -> dict[str, Tensor]:
+def _select_scores(scores: SwapScores) -> dict[str, Tensor]:
     return {name: getattr(scores, name) for name in get_args(Score)}
 
 
-def _scores_over(
+def _score_seen(
     seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: BlockLayout, per_frequency: bool
 ) -> dict[str, Tensor]:
-    """Scores over the blocks that are seen whole; NaN where there are fewer than two."""
-    found: dict[str, Tensor] = {}
+    """Score over the blocks that are seen whole; NaN where there are fewer than two."""
+    whole: dict[str, Tensor] = {}
     kinds, kind = seen.unique(dim=0, return_inverse=True)
     for number, run in enumerate(kinds):
         index = (kind == number).nonzero().flatten()
@@ -335,11 +312,11 @@ def _scores_over(
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
-        scores = _kept(score_swaps(heads.select_prompts(index), part, per_frequency=per_frequency))
+        scores = _select_scores(score_swaps(heads.select_prompts(index), part, per_frequency=per_frequency))
         for name, x in scores.items():
-            found.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
-            found[name][index] = x if count > 1 or name == "entropy" else torch.nan
-    return found
+            whole.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
+            whole[name][index] = x if count > 1 or name == "entropy" else torch.nan
+    return whole
 
 
 def assemble_profile(
@@ -349,14 +326,13 @@ def assemble_profile(
     blocks: Sequence[int],
     queries: Sequence[int] = LAST,
 ) -> Profile:
-    """The profile that :func:`map_layers` makes of :func:`score_layer`, with the tokens and blocks of each prompt."""
+    """Make a profile of the scores of all layers, with the tokens and blocks of each prompt."""
     scores: dict[str, Any] = {name: measured[name] for name in get_args(Score)}
-    beyond = torch.tensor(count_tokens_beyond(model, lengths))
     counts = count_visible_blocks(measured)
     return Profile(
         **scores,
         visible_blocks=counts,
-        tokens_beyond=beyond,
+        tokens_beyond=torch.tensor(count_tokens_beyond(model, lengths)),
         queries=tuple(queries),
         blocks=torch.tensor(blocks),
         windows=find_windows(model, counts.shape[-1]),
@@ -364,14 +340,15 @@ def assemble_profile(
 
 
 def read_profile_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int] = LAST) -> Profile:
-    """The profile whose arrays a folder holds, see :class:`posym_profile.report.ProfileRun`, and its queries."""
+    """Read a profile from the arrays of a folder, see :class:`posym_profile.report.ProfileRun`, and its queries."""
     tensors = {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}
     labels = {name: tensors[f"label_{name}"] for name in list_labels(arrays)}
-    found: dict[str, Any] = {name: tensors[name] for name in get_args(Score)}
-    found |= {name: tensors.get(name) for name in ("visible_blocks", "tokens_beyond", "blocks")}
+    scores: dict[str, Any] = {name: tensors[name] for name in get_args(Score)}
+    counts: dict[str, Any] = {name: tensors.get(name) for name in ("visible_blocks", "tokens_beyond", "blocks")}
     window = arrays.get("window")
     return Profile(
-        **found,
+        **scores,
+        **counts,
         queries=tuple(queries),
         windows=None if window is None else tuple(None if np.isnan(size) else int(size) for size in window),
         labels=HeadLabels(**labels) if labels else None,
@@ -379,13 +356,13 @@ def read_profile_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int]
 
 
 def average_columns(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The rows of ``make_head_rows`` as columns."""
+    """Return the rows of ``make_head_rows`` as columns."""
     rows = make_head_rows(arrays)
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def make_table(columns: dict[str, Any]) -> Any:
-    """Columns as a pandas ``DataFrame`` where pandas is installed, else as they are."""
+    """Return columns as a pandas ``DataFrame`` where pandas is installed, else as they are."""
     try:
         from pandas import DataFrame
     except ModuleNotFoundError:
@@ -394,12 +371,12 @@ def make_table(columns: dict[str, Any]) -> Any:
 
 
 def find_windows(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:
-    """Tokens that each attention layer sees, as the configuration says; None where layers are not told apart."""
+    """Find how many tokens each attention layer sees by its configuration; None where layers are not told apart."""
     config: Any = getattr(model, "config", None)
-    found = list_windows(config.get_text_config()) if hasattr(config, "get_text_config") else ()
-    return found if len(found) == layers else None
+    windows = list_windows(get_text_config(config)) if hasattr(config, "get_text_config") else ()
+    return windows if len(windows) == layers else None
 
 
 def count_visible_blocks(measured: Mapping[str, Tensor]) -> Int[Tensor, "prompt *query layer"]:
-    """Visible blocks of each layer, of which every head tells."""
+    """Count the visible blocks of each layer, of which every head tells."""
     return measured["visible_blocks"][..., 0].long()

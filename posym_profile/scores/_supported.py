@@ -1,4 +1,4 @@
-"""Whether a model is supported, from its configuration or its class alone: no weights are loaded.
+"""Find whether a model is supported, from its configuration or its class alone: no weights are loaded.
 
 ``decoders.json`` is what the sweep over every causal decoder of transformers found: each kind was built small with
 random weights and compared with its own attention weights on keys that were truly moved, or refused.
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 
 from posym_profile.language_models._loading import load_config
-from posym_profile.language_models._model_summary import ModelSummary, summarize_loaded
+from posym_profile.language_models._model_summary import ModelSummary, get_text_config, summarize_loaded
 from posym_profile.language_models._packaged import NAMES
 from posym_profile.language_models._refusals import UnsupportedModelError, check_position_settings
 from posym_profile.scores._visibility import format_count, format_runs
@@ -52,7 +52,7 @@ class Support:
     outline: ModelSummary | None = None
 
     def describe(self) -> str:
-        """The answer in a few lines."""
+        """Return the answer in a few lines."""
         known = f"{self.model}{f', from transformers {self.since} on' if self.since else ''}"
         words = {
             "exact": "supported, exact",
@@ -72,12 +72,12 @@ class Support:
 
 @functools.cache
 def read_supported_decoders() -> dict[str, Any]:
-    """What the sweep found: ``transformers``, the version, and ``decoders``, a row a kind."""
+    """Read the results of the sweep: ``transformers``, the version, and ``decoders``, a row a kind."""
     return json.loads(TABLE.read_text("utf-8"))
 
 
 def find_support(name: str) -> Support:
-    """Whether a model, by its name, or an architecture, by its class or kind, is supported.
+    """Find whether a model, by its name, or an architecture, by its class or kind, is supported.
 
     Args:
         name: as :func:`posym_profile.load_model` takes it, of which the configuration alone is read; or a class or kind
@@ -91,10 +91,11 @@ def find_support(name: str) -> Support:
     called = [row for row in rows if name.casefold() in (row["kind"].casefold(), row["model"].casefold())]
     if called and not folder:
         # A class may be that of several kinds, of which the oldest gave it its name.
-        return _of_row(name, min(called, key=lambda row: [int(part) for part in row["since"].split(".")]))
+        oldest = min(called, key=lambda row: [int(part) for part in row["since"].split(".")])
+        return Support(**_read_row(name, oldest))
     if name not in NAMES and "/" not in name and not folder:
-        if (found := _with_pictures(name)) is not None:
-            return found
+        if (refused := _refuse_with_pictures(name)) is not None:
+            return refused
         _require_no_slip_of_a_class(name, rows)
     row = next((row for row in rows if row["kind"] == _kind_in_folder(name)), None)
     try:
@@ -117,26 +118,21 @@ def find_support(name: str) -> Support:
         )
         return Support(name=name, verdict="not tried", why=why)
     if row["verdict"] == "refused":
-        return _of_row(name, row)
+        return Support(**_read_row(name, row))
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    found = summarize_loaded(model)
-    notes = _notes(config.get_text_config(), found)
-    return Support(**_fields(name, row), notes=notes, outline=found)
+    summary = summarize_loaded(model)
+    return Support(**_read_row(name, row), notes=_write_notes(get_text_config(config), summary), outline=summary)
 
 
-def _of_row(name: str, row: Mapping[str, str]) -> Support:
-    return Support(**_fields(name, row))
-
-
-def _fields(name: str, row: Mapping[str, str]) -> dict[str, Any]:
+def _read_row(name: str, row: Mapping[str, str]) -> dict[str, Any]:
     return {"name": name, **{field: row[field] for field in ("verdict", "why", "model", "since")}}
 
 
-def _with_pictures(name: str) -> Support | None:
-    """The refusal of a class that transformers loads with its parts for pictures."""
+def _refuse_with_pictures(name: str) -> Support | None:
+    """Return the refusal of a class that transformers loads with its parts for pictures."""
     from transformers.models.auto import modeling_auto
 
     for kind, model in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items():
@@ -162,7 +158,7 @@ def _require_no_slip_of_a_class(name: str, rows: list[Mapping[str, str]]) -> Non
 
 
 def _kind_in_folder(name: str) -> str | None:
-    """What the configuration in a folder calls its kind, also if this transformers does not know it."""
+    """Read what the configuration in a folder calls its kind, also if this transformers does not know it."""
     try:
         return json.loads((Path(name) / "config.json").read_text("utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError):
@@ -175,11 +171,11 @@ def _installed_kinds() -> set[str]:
     return set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
-def _notes(config: Any, found: ModelSummary) -> tuple[str, ...]:
-    """What matters to prompts: windows, and keys that are chosen by content."""
+def _write_notes(config: Any, summary: ModelSummary) -> tuple[str, ...]:
+    """Write what matters to prompts: windows, and keys that are chosen by content."""
     notes = []
-    for window in sorted({window for window in found.windows if window is not None}):
-        layers = [layer for layer, size in enumerate(found.windows) if size == window]
+    for window in sorted({window for window in summary.windows if window is not None}):
+        layers = [layer for layer, size in enumerate(summary.windows) if size == window]
         sees = "sees" if len(layers) == 1 else "see"
         notes.append(
             f"{format_runs(layers, 'Layer')} {sees} {format_count(window, 'token')}; with longer prompts pass "

@@ -1,4 +1,4 @@
-"""What a query of a prompt does not see, and prompts that a model was not made for: counted, and put in words.
+"""Count and put in words what a query of a prompt does not see, and prompts that a model was not made for.
 
 A sliding window hides places, not contents. What a swap puts into a hidden place gets no attention, so attention stays
 where it was whatever a head looks for: its scores say positional, by construction.
@@ -11,9 +11,11 @@ from typing import Any
 
 from torch import nn
 
-WAYS_OUT = (
-    "pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones are meant to count, or "
-    "shorter prompts"
+from posym_profile.language_models._model_summary import get_text_config
+
+POSITIONAL = (
+    "What is swapped into a hidden block gets no attention, whatever a head looks for, so that heads of these layers "
+    "come out as positional"
 )
 
 
@@ -25,10 +27,13 @@ class LongPromptWarning(UserWarning):
     """Prompts are longer than the model was made for."""
 
 
-def describe_hidden_blocks(visible: Sequence[Sequence[int]], blocks: Sequence[int], *, last: bool = True) -> str | None:
-    """In which layers blocks are not seen whole, and what follows, or None; of visible blocks ``[prompt, layer]``.
+def describe_hidden_blocks(
+    visible: Sequence[Sequence[int]], blocks: Sequence[int], consequence: str, *, last: bool = True
+) -> str | None:
+    """Say in which layers blocks are not seen whole, and the consequence; None if all are seen.
 
-    Unless the ``last`` token is asked alone, there is a row for each query of each prompt.
+    ``visible`` is ``[prompt, layer]``; unless the ``last`` token is asked alone, it has a row for each query of each
+    prompt.
     """
     layers: dict[str, list[int]] = {}
     for layer, counts in enumerate(zip(*visible, strict=True)):
@@ -42,28 +47,23 @@ def describe_hidden_blocks(visible: Sequence[Sequence[int]], blocks: Sequence[in
     where = "; ".join(f"{format_runs(numbers, 'layer')}: {seen}" for seen, numbers in layers.items())
     who = "the last token does not" if last else "queries do not"
     why = "a sliding window, say" if last else "some stand behind them, or beyond a sliding window"
-    return (
-        f"{who} see all blocks whole in every layer ({why}), but in {where}. What is "
-        "swapped into a hidden block gets no attention, whatever a head looks for, so that heads of these layers come "
-        "out as positional"
-    )
+    return f"{who} see all blocks whole in every layer ({why}), but in {where}. {consequence}"
 
 
 def describe_long_prompts(beyond: Sequence[int]) -> str | None:
-    """How many prompts are longer than the model was made for, or None."""
+    """Say how many prompts are longer than the model was made for; None if none is."""
     longer = [tokens for tokens in beyond if tokens > 0]
     if not longer:
         return None
     return (
         f"{len(longer)} of {format_count(len(beyond), 'prompt')} {'is' if len(longer) == 1 else 'are'} longer than the "
         f"model's max_position_embeddings, by up to {format_count(max(longer), 'token')}: at such positions the model "
-        "was "
-        "not trained; pass shorter prompts"
+        "was not trained; pass shorter prompts"
     )
 
 
 def format_count(number: int, thing: str) -> str:
-    """A number with what it counts.
+    """Write a number with what it counts.
 
     >>> format_count(1, "prompt"), format_count(1200, "prompt")
     ('1 prompt', '1,200 prompts')
@@ -71,8 +71,17 @@ def format_count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def shorten_name(model: str) -> str:
+    """Return the last part of a model's name or path.
+
+    >>> shorten_name("models/tiny/"), shorten_name("/")
+    ('tiny', '/')
+    """
+    return model.rstrip("/").rpartition("/")[2] or model
+
+
 def format_runs(numbers: Sequence[int], thing: str = "") -> str:
-    """Ascending numbers as runs: ``layers 0 to 4, 6``."""
+    """Write ascending numbers as runs: ``layers 0 to 4, 6``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -84,14 +93,14 @@ def format_runs(numbers: Sequence[int], thing: str = "") -> str:
 
 
 def count_tokens_beyond(model: nn.Module, lengths: Sequence[int]) -> list[int]:
-    """How many tokens prompts have more than :func:`find_position_limit` the model."""
+    """Count the tokens that prompts have beyond the model's :func:`find_position_limit`."""
     limit = find_position_limit(getattr(model, "config", None))
     return [0 if limit is None else max(0, length - limit) for length in lengths]
 
 
 def find_position_limit(config: Any) -> int | None:
-    """``max_position_embeddings`` of a configuration; None where there are none, or angles grow with the prompt."""
-    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    """Find ``max_position_embeddings`` of a configuration; None if it has none, or angles grow with the prompt."""
+    config = get_text_config(config)
     limit, rope = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None) or {}
     kinds = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
     return limit if isinstance(limit, int) and "dynamic" not in kinds else None

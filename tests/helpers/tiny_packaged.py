@@ -53,5 +53,5 @@ def tiny_packaged(path: Path) -> packaged.Packaged:
     if not path.exists():
         write_gguf(path)
     return dataclasses.replace(
-        packaged.MODELS[NAME], module="gguf", sha256=sha256(path), source=lambda folder: path, room=1, known={}
+        packaged.MODELS[NAME], package="gguf", sha256=sha256(path), source=lambda folder: path, room=1, known={}
     )

@@ -12,7 +12,7 @@ from posym_companion.language_models.judges.random_weights import BesideRandomWe
 from posym_core.metrics._exclusion_bound import exclusion
 from posym_core.metrics._stats import Estimate
 from posym_profile.prompts import binding_prompts
-from posym_profile.scores._profiling import map_layers
+from posym_profile.scores._layer_measurement import map_layers
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 

@@ -211,7 +211,7 @@ class Scripted:
 def test_exact_answers_are_one_line(said, right):
     tokenizer = characters()
     model = Scripted(tokenizer, said)
-    logits, cache = hop_answers.last_logits(model, torch.tensor([[1]]), None)
+    logits, cache = hop_answers.compute_last_logits(model, torch.tensor([[1]]), None)
     assert hop_answers._says(model, tokenizer, "bc", logits, cache, 5) is right
 
 

@@ -23,7 +23,7 @@ from posym_companion.solvers.head_addresses import (
     measure_square,
     run_last_token,
 )
-from posym_profile.capture import attention_hook
+from posym_profile.capture import hook_attention
 from posym_profile.interventions import patch_heads, record_head_outputs
 from posym_profile.prompts import PromptTokens, find_single_words
 
@@ -84,7 +84,7 @@ def read_whole(model, prompts, places, run, **replaced):
                 totals.append(sum(logits[:, first + k].exp() for k in range(prompts.block_length)).log())
             ratios.append(totals[0] - totals[1])
 
-    with attention_hook(model, look):
+    with hook_attention(model, look):
         logits = model(prompts.input_ids[run][None], use_cache=False).logits[0, -1]
     return torch.stack(ratios), logits[prompts.answer_ids[run]]
 

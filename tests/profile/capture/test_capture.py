@@ -13,7 +13,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
-from posym_profile.capture._capturing import attention_hook, capture, forward, forward_with_hook
+from posym_profile.capture._capturing import capture, forward, forward_with_hook, hook_attention
 from posym_profile.capture._recording import Recorder
 from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
@@ -53,7 +53,7 @@ def test_output_is_the_same_to_the_last_bit(name):
     with torch.no_grad():
         plain = model(input_ids, use_cache=False).logits
         for route in ("interface", "functions"):
-            with attention_hook(model, seen.append, route=route, rows=None, verify=True):
+            with hook_attention(model, seen.append, route=route, rows=None, verify=True):
                 assert torch.equal(model(input_ids, use_cache=False).logits, plain)
     assert seen
 
@@ -179,7 +179,7 @@ def test_a_mapping_of_the_models_own_gets_its_entries_back():
 
 def test_other_models_are_not_recorded():
     model, other, seen = shared("Llama"), build("Qwen2"), []
-    with attention_hook(model, seen.append):
+    with hook_attention(model, seen.append):
         forward(other, tokens())
     assert seen == []
 

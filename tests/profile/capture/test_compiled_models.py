@@ -8,7 +8,7 @@ import torch
 from architectures import build, tokens
 
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
-from posym_profile.capture._capturing import attention_hook
+from posym_profile.capture._capturing import hook_attention
 from posym_profile.interventions._head_patching import ablate_heads, edit_head_outputs, patch_heads, record_head_outputs
 from posym_profile.interventions._plane_interventions import change_base, freeze_rotation, remove_planes
 from posym_profile.interventions._plane_surgery import edit_rope
@@ -128,7 +128,7 @@ def test_functions_that_give_their_results_take_compiled_models():
     assert torch.equal(*scores)
     calls = [0, 0]
     for place, one in enumerate((model, compiled)):
-        with attention_hook(model, lambda call: None) as seen:
+        with hook_attention(model, lambda call: None) as seen:
             logits(one)
         calls[place] = next(seen)
     assert calls == [3, 3]

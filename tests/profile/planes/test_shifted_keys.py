@@ -112,6 +112,16 @@ def test_a_model_that_does_not_take_rows_of_positions_is_asked_for_one_after_ano
         assert torch.equal(found.angles, planes.angles)
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("no room"), AttributeError("no such part")])
+def test_what_rows_of_positions_are_not_to_blame_for_is_raised(monkeypatch, error):
+    def fail(cos, sin):
+        raise error
+
+    spoilt_rows(monkeypatch, fail)
+    with pytest.raises(type(error), match="no "):
+        ShiftedKeys(build("Llama"), 44)
+
+
 def test_layers_without_positions_are_asked_alone_once(monkeypatch):
     """A layer that does not turn in a batch might take one row's positions for all."""
     asked = []
@@ -162,8 +172,8 @@ def test_positions_beyond_a_table_are_no_reason_to_ask_row_by_row():
 
 
 def test_what_comes_from_a_device_comes_in_one_transfer(monkeypatch):
-    asked, bring = [], shifted_keys.copy_to_host
-    monkeypatch.setattr(shifted_keys, "copy_to_host", lambda tensors: (asked.append(len(tensors)), bring(tensors))[1])
+    asked, bring = [], shifted_keys.move_to_cpu
+    monkeypatch.setattr(shifted_keys, "move_to_cpu", lambda tensors: (asked.append(len(tensors)), bring(tensors))[1])
     assert ShiftedKeys(shared("Gemma3"), 44).together
     # Whether calls look ahead, and their keys.
     assert asked == [3, 3]

@@ -47,8 +47,9 @@ def test_blocks_are_the_facts_and_the_target_is_the_one_asked_about(by_word, tem
         inside = ids[prompts.start :][: prompts.blocks * prompts.block_length].unflatten(0, (4, -1))
         people = [by_word.decode(block[0]) for block in inside]
         given = [by_word.decode(answer) for answer in answers]
-        facts = [wording.fact.format(name=n, attribute=a) for n, a in zip(people, given, strict=True)]
-        assert text == "".join(facts) + wording.query.format(name=people[target])
+        verb, asked = wording.verb, people[target]
+        facts = [wording.fact.format(name=n, verb=verb, attribute=a) for n, a in zip(people, given, strict=True)]
+        assert text == "".join(facts) + wording.write_query(asked, verb, question=True)
         assert all(answer in block for answer, block in zip(answers, inside, strict=True))
         assert len(set(people)) == len(set(given)) == 4
         assert by_word(text).input_ids == ids[1:].tolist()
@@ -205,9 +206,9 @@ def test_a_varied_frame_has_a_verb_a_fact_and_asks_with_it():
 
 def test_drafts_of_ones_own_become_prompts_or_are_refused(by_word):
     tokens = PromptTokens(by_word)
-    colours = tokens.single(read_words("colours"))
+    colours = tokens.select_single(read_words("colours"))
     (first, red), (second, blue) = list(colours.items())[:2]
-    names = list(tokens.single(read_words("names")))[:2]
+    names = list(tokens.select_single(read_words("names")))[:2]
     told = [f" {names[0]} likes {first}.", f" {names[1]} likes {second}."]
     draft = Draft(before=" and so", blocks=told, after=f" {names[1]} likes", answers=[red, blue], target=1)
     prompts = draft_prompts(tokens, [draft, replace(draft, before=" so and", target=0)])

@@ -349,40 +349,25 @@ def test_a_template_words_the_task_that_a_survey_takes_by_default(given, tasks, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "message"),
+    ("arguments", "message"),
     [
-        (["profile", "nobody/has-this", "--task", "text"], 1, "error: no model 'nobody/has-this' could be loaded: "),
-        (["profile", "/nowhere", "--task", "text"], 1, "there is no such folder"),
-        (["profile", "gemma-3-270m", "--task", "poetry"], 1, "error: task must be one of 'binding', .*; got 'poetry'"),
-        (["profile", "gemma-3-270m", "--task", "text", "--template", "likes"], 1, "--template words the task binding"),
-        (["profile", "gemma-3-270m", "--input", "/nowhere.jsonl"], 1, "error: .*nowhere.jsonl"),
-        (["profile", "gemma-3-270m", "--task", "text", "--dtype", "int3"], 1, "dtype must be one of"),
-        (["profile", "gemma-3-270m", "--task", "text", "--device", "abacus"], 1, "device 'abacus' cannot be used here"),
-        (["profile", "gemma-3-270m", "--task", "text", "--jobs", "0"], 1, "jobs must be a whole number of at least 1"),
-        (["run", "poetry"], 1, "experiment must be one of '.*'binding_profile'"),
-        (["run", "binding_profile", "--small"], 1, "the small size has the full size's names.*--results folder"),
-        (
-            ["run", "later_claims", "--model", "Qwen/Q"],
-            1,
-            "later_claims has models of its own, so --model Qwen/Q",
-        ),
-        (
-            ["claims", "--results", "/nowhere"],
-            1,
-            "error: there is no folder of results at /nowhere; pass",
-        ),
-        (["survey", "/nowhere.txt", "--out", "x"], 1, "error: there is no list of models at /nowhere.txt"),
+        (["profile", "nobody/has-this", "--task", "text"], "error: no model 'nobody/has-this' could be loaded: "),
+        (["profile", "/nowhere", "--task", "text"], "there is no such folder"),
+        (["run", "poetry"], "experiment must be one of '.*'binding_profile'"),
+        (["run", "binding_profile", "--small"], "the small size has the full size's names.*--results folder"),
+        (["run", "later_claims", "--model", "Qwen/Q"], "later_claims has models of its own, so --model Qwen/Q"),
+        (["claims", "--results", "/nowhere"], "error: there is no folder of results at /nowhere; pass"),
+        (["survey", "/nowhere.txt", "--out", "x"], "error: there is no list of models at /nowhere.txt"),
         (
             ["survey", "/", "--task", "binding,text", "--template", "bought", "--out", "x"],
-            1,
             "words the task binding, not binding,text; leave it out, or pass --task binding-bought or the like$",
         ),
-        (["survey", "/", "--out", "x"], 1, "error: there is no list of models at /"),
+        (["survey", "/", "--out", "x"], "error: there is no list of models at /"),
     ],
 )
-def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, message, tmp_path, capsys):
+def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, message, tmp_path, capsys):
     out = ["--out", str(tmp_path)] if arguments[0] == "profile" else []
-    assert main([*arguments, *out]) == status
+    assert main([*arguments, *out]) == 1
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1
     assert re.search(message, said), said
@@ -393,10 +378,7 @@ def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, me
     [
         (["--task", "nosuch"], "task must be one of 'binding', .*; got 'nosuch'"),
         (["--task", "binding", "--template", "sang"], "--template must be one of likes, bought, lives; got 'sang'"),
-        (
-            ["--input", "FILE", "--facts", "4", "--seed", "1"],
-            "--input are given; leave out --facts and --seed",
-        ),
+        (["--input", "FILE", "--facts", "4", "--seed", "1"], "--input are given; leave out --facts and --seed"),
         (["--input", "nowhere.jsonl"], "there is no prompt file at nowhere.jsonl; pass a .txt file of text with"),
         (["--task", "text", "--facts", "1"], "facts must be a whole number of at least 2; got 1"),
         (["--task", "text", "--prompts", "0"], "prompts must be a whole number of at least 1; got 0"),
@@ -417,7 +399,9 @@ def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_pat
     (tmp_path / "FILE").touch()
     monkeypatch.chdir(tmp_path)
     assert main(["profile", "gemma-3-270m", "--out", "folder", *wrong]) == 1
-    assert re.search(message, capsys.readouterr().err)
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    assert re.search(message, said)
     assert loaded == []
     assert not (tmp_path / "folder").exists()
 

@@ -105,7 +105,7 @@ test_what_does_not_fit_is_refused = refuse_each(
 
 def test_a_model_without_an_output_layer_is_refused_before_it_is_profiled(monkeypatch):
     model = transformers.LlamaModel(transformers.LlamaConfig(**LLAMA)).eval()
-    message = "LlamaModel has no output layer, and copying is told by what the model puts out; load it with"
+    message = "LlamaModel has no output layer and gives no logits of a vocabulary; load it with"
     with pytest.raises(UnsupportedModelError, match=message):
         measure_head_labels(model)
     monkeypatch.setattr("posym_profile.scores._profiling.measure_layers", None)

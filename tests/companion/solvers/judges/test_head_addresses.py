@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments import SECOND
 from posym_companion.ledger import ledger
-from posym_companion.loop import SECOND
 from posym_companion.results import load_result
 from posym_companion.solvers.head_addresses import HEADS, LESSONS, SITES, SOURCES, full_size
 from posym_companion.solvers.judges import head_addresses
