@@ -61,8 +61,8 @@ def test_a_small_size_of_asking():
 
 
 def test_refusals(monkeypatch):
-    tasks = "index, retrieval, number, letter, facts"
-    with pytest.raises(ValueError, match=re.escape(f"task must be one of {tasks}; got 'sort'")):
+    message = "task must be one of index, retrieval, number, letter, facts; got 'sort'"
+    with pytest.raises(ValueError, match=re.escape(message)):
         BrowserModels(task="sort")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(RuntimeError, match="need Chromium on the path and found none; run `make browser`"):
