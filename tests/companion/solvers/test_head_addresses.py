@@ -81,7 +81,9 @@ def read_whole(model, prompts, places, run, **replaced):
             totals = []
             for place in (places.sum() - prompts.target[run], prompts.target[run]):
                 first = prompts.start + int(place) * prompts.block_length
-                totals.append(sum(logits[:, first + k].exp() for k in range(prompts.block_length)).log())
+                totals.append(
+                    torch.stack([logits[:, first + k].exp() for k in range(prompts.block_length)]).sum(0).log()
+                )
             ratios.append(totals[0] - totals[1])
 
     with hook_attention(model, look):
