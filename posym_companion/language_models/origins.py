@@ -76,7 +76,6 @@ DIMS = {
     "parts": "read variance prompt layer head",
     "curves": "curve",
     "by_origin": "curve layer head origin",
-    "by_place": "curve layer head place",
     "contrasts": "curve factor prompt layer head",
     "positional symbolic mass": "prompt layer head",
     "correct alternatives": "prompt",
@@ -224,8 +223,8 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
         ``parts [read, variance, prompt, layer, head]``: variance of the logits of a square of prompts that goes with
         each of the seven parts and, last, with the prompts' means, by what is read of a block (``reads``): all keys,
         one, what a block would draw of the attention, any of them with crossed queries, and without the first origins
-        and places. ``by_origin`` and ``by_place [curve, layer, head, ...]``: mean logit at each, less that of all, over
-        symbols and prompts. ``mass``: attention to all blocks. ``contrasts [curve, factor, prompt, layer, head]``, if
+        and places. ``by_origin [curve, layer, head, origin]``: mean logit at each, less that of all, over symbols,
+        places and prompts. ``mass``: attention to all blocks. ``contrasts [curve, factor, prompt, layer, head]``, if
         asked: how much the logit of the symbol asked for, of its origin in the query's own prompt and of its place
         there lies above the others', see :func:`measure_asked_contrast`. ``positional`` and ``symbolic``: the scores of
         the prompt as it is. ``correct`` and ``alternatives [prompt]``: its answer.
@@ -263,7 +262,7 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
         "variances": np.array(VARIANCES),
         "curves": np.array(list(CROSSED)),
         "parts": np.moveaxis(stacked["parts"], 0, 2),
-        **{name: stacked[name].mean(0) for name in ("by_origin", "by_place")},
+        "by_origin": stacked["by_origin"].mean(0),
         **({"contrasts": np.moveaxis(stacked["contrasts"], 0, 2)} if setting.asked else {}),
         "mass": stacked["mass"],
         "positional": scores.positional.float().numpy(),
@@ -306,11 +305,9 @@ def square_arrays(
     parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
     for name in crossed:
         parts |= {f"{name}, behind {first}": without_first(cubes[name], first) for first in BEHIND}
-    curves = [cubes[name] for name in CROSSED]
     return {
         "parts": _array([torch.stack([parts[name][kind] for kind in VARIANCES]) for name in reads]),
-        "by_origin": _array([_curve(cube, 1) for cube in curves]),
-        "by_place": _array([_curve(cube, 2) for cube in curves]),
+        "by_origin": _array([_average_by_origin(cubes[name]) for name in CROSSED]),
         "mass": mass.float().numpy(),
     }
 
@@ -322,10 +319,9 @@ def without_first(cube: KeyAnova, first: int) -> dict[str, Float[Tensor, "layer 
     return {**parts, "prompts": measure_prompt_variance(logits, cube.orders[:, first:], seen)}
 
 
-def _curve(cube: KeyAnova, axis: int) -> Float[Tensor, "layer head level"]:
-    """Mean logit at each level of one axis over the places that are seen, less the mean of all."""
-    logits = cube.logits.masked_fill(~cube.seen[:, None, None, None], torch.nan)
-    mean = logits.nanmean([place - 3 for place in range(3) if place != axis])
+def _average_by_origin(cube: KeyAnova) -> Float[Tensor, "layer head origin"]:
+    """Return the mean logit at each origin over the places that are seen, less the mean of all."""
+    mean = cube.logits.masked_fill(~cube.seen[:, None, None, None], torch.nan).nanmean((-3, -1))
     return mean - mean.nanmean(-1, keepdim=True)
 
 

@@ -39,7 +39,7 @@ DIMS = {
     "distance": "key",
     "angles kernel": "layer plane",
     "head_positional_share": "half layer head",
-    "concentration coherence *_share pointing crest r2_*": "layer head plane",
+    "concentration coherence *_share crest r2_test": "layer head plane",
     "dominant": "kind layer head",
     "curve": "kind half layer head key",
     "wave": "kind layer head coefficient",
@@ -136,9 +136,7 @@ def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dic
     Returns:
         ``angles`` and ``kernel`` ``[layer, plane]`` (:func:`posym_core.metrics.dirichlet_kernel`) and
         ``distance`` ``[key]``. Means over prompts ``[layer, head, plane]`` of the measurements per plane, and
-        ``head_positional_share`` ``[half, layer, head]``. ``pointing`` ``[layer, head, plane]``: mean resultant length
-        over prompts of the phase between query and keys. ``crest`` of the mean arrow. ``r2_test``, ``r2_arrow`` and
-        ``r2_ceiling``: of the fitted wave, of the wave that the mean arrow says, and of the even prompts' own curve.
+        ``head_positional_share`` ``[half, layer, head]``. ``crest`` of the mean arrow. ``r2_test`` of the fitted wave.
 
         ``dominant`` ``[kind, layer, head]``: the plane with the largest energy times positional share; the same among
         planes that turn by half a turn or more over the blocks; and that with the largest energy times symbolic
@@ -150,15 +148,11 @@ def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dic
     arrays = {name: found[name].double().nanmean(0) for name in planes}
     arrays["head_positional_share"] = torch.stack([half["head_positional_share"].double().mean(0) for half in halves])
     turning = angles.clamp_min(torch.finfo(torch.float64).tiny)[:, None]  # a still plane's crest is infinitely far
-    arrows = torch.view_as_complex(found["arrow"].double())
-    arrays["pointing"] = concentration(arrows.movedim(0, -1), weighted=False)
     even = torch.view_as_complex(halves[0]["arrow"].double().mean(0))
     arrays["crest"] = crest(even, turning)
     curves = torch.stack([half["logits"].double().mean(0) for half in halves])  # [half, layer, head, plane, key]
     wave = fit_wave(curves[0], distance, turning.expand_as(even.real))
-    arrow_wave = (even[..., None] * torch.exp(1j * angles[:, None, :, None] * distance)).real
-    for name, predicted in (("test", wave.at(distance)), ("arrow", arrow_wave), ("ceiling", curves[0])):
-        arrays[f"r2_{name}"] = explained(predicted, curves[1]).clamp_min(WORST)
+    arrays["r2_test"] = explained(wave.at(distance), curves[1]).clamp_min(WORST)
 
     energy = halves[0]["energy_share"]
     positional, symbolic = (

@@ -14,11 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.metrics import Pairing, classify_purity, frequency_use, mean_frequency, swap_scores
+from posym_core.metrics import Pairing, frequency_use, mean_frequency, swap_scores
 from posym_profile.capture import AttentionInputs, Route, forward_with_hook
-
-# Below which one score of a pure head is, and above one less which the other; see classify_purity.
-GAMMAS = (0.1, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +29,6 @@ class StationScores:
         symbolic: ``s_SYM``.
         entropy: entropy of the attention, divided by that of uniform attention.
         onward: attention to the next station, where the query's own token points.
-        own: attention to the query itself.
         use: largest logit that each plane contributes.
         swaps: how many swaps of two tokens were scored, over all heads.
     """
@@ -41,7 +37,6 @@ class StationScores:
     symbolic: Float[Tensor, "sequence station layer head"]
     entropy: Float[Tensor, "sequence station layer head"]
     onward: Float[Tensor, "sequence station layer head"]
-    own: Float[Tensor, "sequence station layer head"]
     use: Float[Tensor, "sequence station layer head plane"]
     swaps: int
 
@@ -118,7 +113,7 @@ def station_scores(
             f"a station needs two tokens before it to swap; one stands at position {int(positions[is_query].min())}"
         )
     shape = (sequences, stations, depth, heads)
-    names = ("positional", "symbolic", "entropy", "onward", "own")
+    names = ("positional", "symbolic", "entropy", "onward")
     arrays = {name: torch.full(shape, torch.nan) for name in names}
     use = torch.full((*shape, dim // 2), torch.nan)
     swaps = 0
@@ -140,7 +135,6 @@ def station_scores(
             "symbolic": scores.symbolic,
             "entropy": scores.entropy,
             "onward": attention.gather(-1, index)[..., 0],
-            "own": attention[..., -1],
         }
         for name, x in measured.items():
             arrays[name][sequence, station] = x.transpose(0, 1).float().cpu()
@@ -158,22 +152,11 @@ def summary(scores: StationScores, hops: Int64[Tensor, " sequence"], *, longest:
     """Means over the sequences of each number of hops.
 
     Returns:
-        ``positional``, ``symbolic``, ``entropy``, ``onward``, ``own`` ``[hop, station, layer, head]`` and ``pure``
-        ``[gamma, kind, hop, station, layer, head]``: the share of sequences on which a head is pure at each of
-        :data:`GAMMAS`, positional first; ``use`` ``[layer, head, plane]`` over all queries and ``frequency``
-        ``[layer, head]``, its mean ID. NaN where a path has no such station.
+        ``positional``, ``symbolic``, ``entropy``, ``onward`` ``[hop, station, layer, head]``, NaN where a path has no
+        such station; ``use`` ``[layer, head, plane]`` over all queries; ``frequency`` ``[layer, head]``, its mean ID.
     """
-    means = {}
-    for name in ("positional", "symbolic", "entropy", "onward", "own"):
-        means[name] = _by_hops(getattr(scores, name), hops, longest)
-    missing = scores.positional.isnan()
-    kinds = []
-    for gamma in GAMMAS:
-        pure = classify_purity(scores.positional, scores.symbolic, gamma)
-        for kind in (1, -1):
-            share = (pure == kind).float().masked_fill(missing, torch.nan)
-            kinds.append(_by_hops(share, hops, longest))
-    means["pure"] = torch.stack(kinds).unflatten(0, (len(GAMMAS), 2))
+    names = ("positional", "symbolic", "entropy", "onward")
+    means = {name: _by_hops(getattr(scores, name), hops, longest) for name in names}
     means["use"] = scores.use.nanmean((0, 1))
     means["frequency"] = mean_frequency(means["use"])
     return means

@@ -47,13 +47,10 @@ DIMS = {
     "lengths": "length",
     "learned": "seed",
     "test_accuracy": "seed hop",
-    "pure": "seed gamma kind hop station layer head",
     "positional symbolic": "seed hop station layer head",
-    "use": "seed layer head plane",
     "hits": "seed layer head candidate",
     "length_accuracy": "seed length hop",
-    "onward added foretold": "seed length layer head",
-    "profile": "seed layer head distance",
+    "foretold": "seed length layer head",
 }
 
 
@@ -113,11 +110,10 @@ def measure(
 
     Returns:
         With a leading ``seed`` each: ``test_accuracy [hop]``; ``learned``, the first step at which the accuracy of
-        every number of hops is above 0.95, NaN if none; at the last checkpoint ``pure [gamma, kind, hop, station,
-        layer, head]``, ``positional`` and ``symbolic`` ``[hop, station, layer, head]``, ``use [layer, head, plane]``;
-        ``hits [layer, head, candidate]`` of :func:`posym_companion.several_hops.programs.agreement`; ``length_accuracy
-        [length, hop]``, ``onward``, ``added``, ``foretold`` ``[length, layer, head]`` and ``profile [layer, head,
-        distance]`` of :func:`posym_companion.several_hops.hop_length.measure`. And ``lengths``.
+        every number of hops is above 0.95, NaN if none; at the last checkpoint ``positional`` and ``symbolic``
+        ``[hop, station, layer, head]``; ``hits [layer, head, candidate]`` of
+        :func:`posym_companion.several_hops.programs.agreement`; ``length_accuracy [length, hop]`` and ``foretold
+        [length, layer, head]`` of :func:`posym_companion.several_hops.hop_length.measure`. And ``lengths``.
     """
     runs: list[dict[str, np.ndarray]] = []
     each = [setting.settings(seed) for seed in setting.seeds]
@@ -137,10 +133,10 @@ def measure(
             {
                 "test_accuracy": arrays["test_accuracy"],
                 "learned": np.array(float(arrays["look_step"][solved.argmax()]) if solved.any() else np.nan),
-                **{name: arrays[name][-1] for name in ("pure", "positional", "symbolic", "use")},
+                **{name: arrays[name][-1] for name in ("positional", "symbolic")},
                 "hits": agreement(attention, batch.tokens, settings.make_task(), hops=settings.hops).hits.numpy(),
                 "length_accuracy": reach["accuracy"],
-                **{name: reach[name] for name in ("onward", "added", "foretold", "profile")},
+                "foretold": reach["foretold"],
             }
         )
     return {"lengths": np.array(setting.lengths), **{name: np.stack([x[name] for x in runs]) for name in runs[0]}}

@@ -34,7 +34,6 @@ HEADS: Mapping[str, Sequence[str | Measurement]] = {
     "scores": (*SCORES[:3], lambda layer: layer.matrix.diagonal(dim1=-2, dim2=-1).std(-1)),
     "null_scores": ("null_positional", "null_symbolic"),
     "shares": SHARES,
-    "attention_to_fact": ("asked_attention",),
     "plane_shares": tuple(f"plane_{name}" for name in SHARES),
     "plane_scores": ("plane_positional", "plane_symbolic"),
     "energy": ("plane_energy_share",),
@@ -42,14 +41,11 @@ HEADS: Mapping[str, Sequence[str | Measurement]] = {
 DIMS = {
     "angles": "layer plane",
     "hits asked": "seed question fact",
-    "loss": "record seed",
     "look_step": "look",
     "look_accuracy": "look seed question",
-    "look_scores": "look seed layer head kind",
     "scores": "seed question layer head score",
     "null_scores": "seed question layer head kind",
     "shares": "seed question layer head share",
-    "attention_to_fact": "seed question layer head",
     "intact": "seed question",
     "ablated patched": "seed question layer head",
     "stopped": "seed question stop",
@@ -65,19 +61,17 @@ def measure(
     """Train one ensemble and find out what its heads are and do.
 
     Returns:
-        Right answers ``hits`` of ``asked`` by the place of the fact, ``loss``; accuracy and scores at every look;
-        of every head on every kind of question ``scores``, those of the null model, variance ``shares``, the attention
-        to the fact that is asked about, accuracy when it is ``ablated`` and what it carries when ``patched``, each
-        plane's shares, scores and part of the energy; accuracy ``intact`` on the same prompts, and with planes
-        ``stopped`` after training: all, those that turn by a whole turn or more over the context, those that turn by
-        less than an eighth.
+        Right answers ``hits`` of ``asked`` by the place of the fact; accuracy at every look; of every head on every
+        kind of question ``scores``, those of the null model, variance ``shares``, accuracy when it is ``ablated`` and
+        what it carries when ``patched``, each plane's shares, scores and part of the energy; accuracy ``intact`` on the
+        same prompts, and with planes ``stopped`` after training: all, those that turn by a whole turn or more over the
+        context, those that turn by less than an eighth.
     """
     model, history = train_ensemble(
         setting, device=device, work=work, observe=make_observer(setting), progress=progress
     )
     arrays = {
         "angles": setting.angles.numpy(),
-        "loss": history.losses[..., 0].numpy(),
         "look_step": history.observed_at.numpy(),
         **{name: values.numpy() for name, values in history.observations.items()},
     }
@@ -111,7 +105,7 @@ def draw_questions(model: DecoderEnsemble, question: Question, count: int, purpo
 
 
 def make_observer(setting: TaskSolvers):
-    """An observer of accuracy by question and of the heads' scores on binding prompts, every so many steps."""
+    """Return an observer of accuracy by question, every so many steps."""
 
     def observe(step: int, model: DecoderEnsemble) -> Mapping[str, Tensor] | None:
         if step % setting.look_every:
@@ -120,15 +114,7 @@ def make_observer(setting: TaskSolvers):
             mark_members_right(model, draw_questions(model, question, 128, LOOKING)).mean((1, 2, 3))
             for question in setting.questions
         ]
-        prompts = draw_questions(model, setting.questions[0], 8, SCORING)
-        scores = [
-            torch.stack(
-                [getattr(layer.swap_scores(fact_layout(setting)), name).mean(0)[:, 0] for name in SCORES[:2]], -1
-            )
-            for layer in capture_heads(model, prompts)
-        ]
-        by_layer = torch.stack(scores).unflatten(0, (len(setting.seeds), setting.layers))
-        return {"look_accuracy": torch.stack(accuracy, -1), "look_scores": by_layer.half()}
+        return {"look_accuracy": torch.stack(accuracy, -1)}
 
     return observe
 

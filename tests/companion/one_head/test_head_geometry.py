@@ -16,7 +16,7 @@ SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
 
 def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):
     (result,) = head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
-    for name in ("concentration", "coherence", "positional_share", "energy_share", "pointing", "crest", "r2_test"):
+    for name in ("concentration", "coherence", "positional_share", "energy_share", "crest", "r2_test"):
         assert result[name].shape == (18, 4, 128)
     assert result["dominant"].shape == (3, 18, 4)
     keys = len(result["distance"])
@@ -76,7 +76,6 @@ def test_planes_of_equal_keys_are_waves_and_planes_of_noise_are_not():
     }
     equal = head_geometry.summarize({**found, "logits": wave}, angles, distance)
     np.testing.assert_allclose(equal["r2_test"], 1, atol=1e-3)
-    np.testing.assert_allclose(equal["r2_arrow"], 1, atol=1e-3)
     np.testing.assert_allclose(equal["crest"], 3, atol=1e-4)
     np.testing.assert_allclose(equal["wave"], [[[[2, 3]] * 2]] * 2, atol=1e-4)
     noisy = head_geometry.summarize({**found, "logits": noise}, angles, distance)

@@ -88,7 +88,6 @@ def test_attention_entropy_and_use_are_those_of_the_model_at_every_station():
             row = weights[sequence, :, :, here, : here + 1].double()
             entropy = -(row * row.log()).sum(-1) / torch.tensor(float(here + 1)).log()
             torch.testing.assert_close(found.entropy[sequence, station].double(), entropy, atol=1e-5, rtol=0)
-            torch.testing.assert_close(found.own[sequence, station].double(), row[..., here], atol=1e-6, rtol=0)
             torch.testing.assert_close(found.onward[sequence, station].double(), row[..., there], atol=1e-6, rtol=0)
             for layer, call in enumerate(calls):
                 product = call.query[sequence, 0, here] * call.keys[sequence, 0, : here + 1] * call.scale
@@ -116,20 +115,15 @@ def test_means_are_taken_by_hops_over_sequences():
     scores = station_scores(capture_layers(model, batch.tokens), batch.path, angles=rope_angles(16))
     found = summary(scores, batch.hops, longest=3)
     assert found["positional"].shape == (3, 3, 2, 1)
-    assert found["pure"].shape == (2, 2, 3, 3, 2, 1)
     assert found["use"].shape == (2, 1, 8)
     for hops, station, layer in itertools.product((1, 2, 3), range(3), range(2)):
         rows = [i for i in range(9) if batch.hops[i] == hops]
         values = [float(scores.symbolic[i, station, layer, 0]) for i in rows]
-        pure = [float(scores.symbolic[i, station, layer, 0] > 0.9 and scores.positional[i, station, layer, 0] < 0.1)
-                for i in rows]  # fmt: skip
-        mean, share = found["symbolic"][hops - 1, station, layer, 0], found["pure"][0, 1, hops - 1, station, layer, 0]
+        mean = found["symbolic"][hops - 1, station, layer, 0]
         if station >= hops:
             assert mean.isnan()
-            assert share.isnan()
         else:
             assert float(mean) == pytest.approx(sum(values) / 3, abs=1e-5)
-            assert float(share) == pytest.approx(sum(pure) / 3, abs=1e-5)
 
 
 def test_purity_needs_one_score_above_and_the_other_below():

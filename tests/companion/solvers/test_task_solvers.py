@@ -84,9 +84,8 @@ def test_numbers_lie_in_their_ranges(measured):
     np.testing.assert_allclose(measured["hits"].sum(-1) / 24, measured["intact"], atol=1e-6)
     np.testing.assert_allclose(measured["shares"].sum(-1), 1, atol=5e-3)
     np.testing.assert_allclose(measured["energy"].sum(-1), 1, atol=5e-3)
-    for name in ("scores", "null_scores", "plane_scores", "look_scores"):
+    for name in ("scores", "null_scores", "plane_scores"):
         assert ((measured[name][..., :2] >= 0) & (measured[name][..., :2] <= 1.001)).all()
-    assert ((measured["attention_to_fact"] >= 0) & (measured["attention_to_fact"] <= 1)).all()
 
 
 def test_stopping_nothing_changes_nothing():
