@@ -121,7 +121,9 @@ def number(value: Estimate | Estimates | Mapping[str, Any] | float | str, form: 
 
 
 def _write(value: Any, form: str) -> str:
-    """A fraction in a format; what rounds to 0 has no sign."""
+    """Write a number in a format; a fraction that rounds to 0 has no sign."""
+    if isinstance(value, Integral):
+        return format(value, form)
     sign = "+" * form.startswith("+")
     return format(value, f"{sign}z{form.removeprefix(sign)}")
 

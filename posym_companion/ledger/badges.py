@@ -37,7 +37,7 @@ _CLAIMANTS: Mapping[tuple[str, ...], str] = {
     ("U26",): "<em>Positional versus Symbolic Attention Heads</em>",
     ("G26",): "<em>Deconstructing Positional Information</em>",
     ("L",): "Later papers",
-    ("T", "C", "B"): "This book",
+    ("T", "A", "B", "C"): "This book",
 }
 
 
