@@ -22,6 +22,7 @@ STAYS = r'<(?P<stays>div|details|figure)\b[^>]*class="[^"]*\b(?:solution|exercis
 FOLD = re.compile(rf'{STAYS}|<(?P<tag>details)\b[^>]*>|<(?P<box>div) class="[^"]*\bdropdown\b[^"]*\badmonition\b[^"]*"')
 PART = '<p class="posym-part">{}</p>'
 SUMMARY = re.compile(r"<details[^>]*>\s*<summary[^>]*>(?P<title>.*?)</summary>", re.DOTALL)
+DROPDOWN = re.compile(r'(<div class="(?:[^"]* )?)dropdown ')
 STATEMENT = re.compile(r'<span class="caption-number">(?P<name>[^<]*?)\s*</span>')
 OF_THIS = re.compile(r"Code of this (figure|table)\Z")
 BAR = re.compile(
@@ -193,7 +194,7 @@ def _make_part(fold: str, statement: str) -> tuple[str, str]:
     """Return the title and the inside of a fold, all that is folded within it opened; a box keeps its own title."""
     if not (summary := SUMMARY.match(fold)):
         title = f"Proof of {statement}" if fold.startswith('<div class="proof ') else ""
-        return title, fold.replace(" dropdown", "", 1).replace('"dropdown ', '"', 1)
+        return title, DROPDOWN.sub(r"\1", fold)
     inside = SUMMARY.sub(lambda inner: PART.format(inner["title"]), fold[summary.end() :])
     return summary["title"], inside.replace("</details>", "")
 

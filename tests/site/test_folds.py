@@ -152,7 +152,7 @@ def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None
     first = section(
         "One", sources, theorem, boxed("proof dropdown ", "Proof. By f."), plots[0], "<p>Text.</p>", plots[1]
     )
-    second = section("Two", boxed("dropdown note ", "g"), nested, sources, "<p>End.</p>", sources)
+    second = section("Two", boxed("dropdown note ", f"g {boxed('proof dropdown ', 'h')}"), nested, sources, "<p>End.</p>", sources)
     page = folds.merge_folds(f"<nav>{plots[0]}</nav><article><section>\n<p>Top.</p>{first}{second}</section></article>")
     assert page.startswith(f"<nav>{plots[0]}</nav>")
     assert page.count("<section") == page.count("</section>")
@@ -161,7 +161,7 @@ def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None
     texts = re.sub(r"<[^>]+>", " ", page.partition("<article>")[2]).split()
     assert " ".join(texts) == (
         "Top. One Theorem 2 So. Text. Proofs and code Proof of Theorem 2 Title Proof. By f. Code of figure 1 a "
-        "Code of figure 2 b Where these numbers come from e Two End. Proofs and code Title g Outer c Inner d "
+        "Code of figure 2 b Where these numbers come from e Two End. Proofs and code Title g Title h Outer c Inner d "
         "Where these numbers come from e e"
     )
     assert re.search(r"</details>\s*</section>\s*<section", page)
