@@ -57,8 +57,8 @@ def pages_key(root: Path) -> str:
     """A short hash over what all pages depend on: settings, titles in the table of contents, names of modules."""
     titles = [TITLE.search(source.read_text(encoding="utf-8")) for source in sources(root)]
     modules = sorted(str(path.relative_to(root)) for name in PACKAGES for path in (root / name).rglob("*.py"))
-    said = [tree_key(root, PAGE_INPUTS), *(found[0] for found in titles if found), *modules]
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+    parts = [tree_key(root, PAGE_INPUTS), *(found[0] for found in titles if found), *modules]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def sources(root: Path) -> list[Path]:
@@ -107,6 +107,14 @@ def stage(root: Path) -> Path:
     return target
 
 
+def execute_chapters(root: Path) -> bool:
+    """Execute the chapters that have changed, print what goes wrong, and return whether nothing does."""
+    failed = execute_changed(root, chapters(root))
+    for chapter, wrong in failed.items():
+        print(f"{chapter.relative_to(root)} failed: {wrong}", file=sys.stderr)
+    return not failed
+
+
 def keep_only(folder: Path) -> None:
     """Remove the siblings of ``folder``: what was made for another state of the project."""
     if folder.parent.is_dir():
@@ -126,9 +134,7 @@ def build(root: Path = ROOT) -> int:
     for stale in (site, fresh):
         shutil.rmtree(stale, ignore_errors=True)
     keep_only(work)
-    for chapter, wrong in (failed := execute_changed(root, chapters(root))).items():
-        print(f"{chapter.relative_to(root)} failed: {wrong}", file=sys.stderr)
-    if failed:
+    if not execute_chapters(root):
         return 1
     done = False
     try:

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,19 +139,14 @@ def head(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
     return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
 
 
-def signatures(page: str) -> str:
-    """The page with the arguments of each long signature as plain lines, which screen readers read as such."""
+def mend_lists(page: str) -> str:
+    """Return the page without lists that have no items: arguments of a signature are lines, a bibliography is none."""
 
-    def lines(found: re.Match[str]) -> str:
-        plain_lines = found["lines"].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
-        return f'<span class="sig-lines">\n{plain_lines}</span>'
+    def write_lines(found: re.Match[str]) -> str:
+        lines = found["lines"].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
+        return f'<span class="sig-lines">\n{lines}</span>'
 
-    return ARGUMENTS.sub(lines, page)
-
-
-def bibliography(page: str) -> str:
-    """The page without the claim that its bibliography is a list, since what stands in it are no items of one."""
-    return page.replace(CITATIONS, '<div class="citation-list">')
+    return ARGUMENTS.sub(write_lines, page).replace(CITATIONS, '<div class="citation-list">')
 
 
 def anchors(page: str) -> str:
@@ -161,10 +156,17 @@ def anchors(page: str) -> str:
     '<div class="cell tag_hide-input tag_shows-u25-7 docutils container"><span id="shows-u25-7"></span>'
     """
 
-    def named(found: re.Match[str]) -> str:
-        return found[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(found["classes"]))
+    return CELL.sub(
+        lambda cell: cell[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(cell["classes"])), page
+    )
 
-    return CELL.sub(named, page)
+
+def edit_pages(site: Path, change: Callable[[str, str], str]) -> None:
+    """Write pages of a site anew where ``change``, of a page and its name from the top of the site, gives another."""
+    for path in sorted(site.rglob("*.html")):
+        page = path.read_text(encoding="utf-8")
+        if (new := change(page, path.relative_to(site).as_posix())) != page:
+            path.write_text(new, encoding="utf-8")
 
 
 def fill_badges(site: Path) -> None:
@@ -178,10 +180,7 @@ def fill_badges(site: Path) -> None:
             raise ValueError(f"the ledger's page has no badge for {found['row']}; add one to its table of all rows")
         return f'<span class="posym-badges margin">{found["to"].join(badges[found["row"]])}</span>'
 
-    for page in site.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        if (new := CLAIM.sub(filled, text)) != text:
-            page.write_text(new, encoding="utf-8")
+    edit_pages(site, lambda page, _: CLAIM.sub(filled, page))
 
 
 def drop_rules(site: Path) -> None:
@@ -223,23 +222,25 @@ def drop_rules(site: Path) -> None:
 
 def share_figure_files(site: Path) -> None:
     """Write the style and the script of the slider figures to files, and let the pages load them."""
-    for page in sorted(site.rglob("*.html")):
-        text = page.read_text(encoding="utf-8")
-        up = "../" * (len(page.relative_to(site).parts) - 1)
-        for pattern, name in ((FIGURE_STYLE, "figure.css"), (FIGURE_SCRIPT, "figure.js")):
-            texts = {found["text"] for found in pattern.finditer(text)}
-            if not texts:
-                continue
-            file = site / "_static" / name
-            file.parent.mkdir(exist_ok=True)
-            if texts | ({file.read_text(encoding="utf-8")} if file.exists() else set()) != texts or len(texts) > 1:
-                raise ValueError(f"{page.name} holds another {name} than its neighbours; execute the chapters anew")
-            file.write_text(texts.pop(), encoding="utf-8")
-            text = pattern.sub(r"\1", text)
-            link = f'<link rel="stylesheet" href="{up}_static/{name}" />'
-            script = f'<script src="{up}_static/{name}" defer></script>'
-            text = text.replace("</head>", f"  {link if name.endswith('.css') else script}\n  </head>", 1)
-        page.write_text(text, encoding="utf-8")
+    texts = dict[str, str]()
+
+    def share(page: str, name: str) -> str:
+        up = "../" * name.count("/")
+        for pattern, file, link in (
+            (FIGURE_STYLE, "figure.css", f'<link rel="stylesheet" href="{up}_static/figure.css" />'),
+            (FIGURE_SCRIPT, "figure.js", f'<script src="{up}_static/figure.js" defer></script>'),
+        ):
+            for figure in pattern.finditer(page):
+                if texts.setdefault(file, figure["text"]) != figure["text"]:
+                    raise ValueError(f"{name} holds another {file} than its neighbours; execute the chapters anew")
+            page, count = pattern.subn(r"\1", page)
+            page = page.replace("</head>", f"  {link}\n  </head>", 1) if count else page
+        return page
+
+    edit_pages(site, share)
+    (site / "_static").mkdir(exist_ok=True)
+    for file, text in texts.items():
+        (site / "_static" / file).write_text(text, encoding="utf-8")
 
 
 def carry_style(site: Path) -> None:
@@ -327,18 +328,17 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     for left_over in (*site.glob("_static/scripts/fontawesome.js*"), *site.glob("_static/*webpack-macros.html")):
         left_over.unlink()
-    for page in site.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        text = ICON_SCRIPT.sub("", text if page.name == "search.html" else SEARCH.sub("", text))
-        text = head(text, page.relative_to(site).as_posix(), address, citation)
-        text = CODE_WORD.sub(r"\1", CODE_WORD.sub(r"\1", anchors(bibliography(signatures(text)))))  # one in another
-        if page.parent.name == "api":
-            text = REPEATED.sub("", text)
-        page.write_text(text, encoding="utf-8")
+
+    def lighten(page: str, name: str) -> str:
+        page = ICON_SCRIPT.sub("", page if name.endswith("search.html") else SEARCH.sub("", page))
+        page = anchors(mend_lists(head(page, name, address, citation)))
+        page = CODE_WORD.sub(r"\1", CODE_WORD.sub(r"\1", page))  # one in another
+        return REPEATED.sub("", page) if "api" in name.split("/")[-2:-1] else page
+
+    edit_pages(site, lighten)
     fill_badges(site)
     share_figure_files(site)
-    for page in site.rglob("*.html"):
-        page.write_text(merge_folds(fold_cells(page.read_text(encoding="utf-8"))), encoding="utf-8")
+    edit_pages(site, lambda page, _: merge_folds(fold_cells(page)))
     say_minutes(site, root)
     pack_models(site, root / "results")
     add_definitions(site, plain)

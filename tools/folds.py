@@ -32,8 +32,7 @@ BAR = re.compile(
     re.DOTALL,
 )
 # What a bar says unless the metadata of its cell chose other words (``mystnb.code_prompt_show``).
-CHECK = "Show code cell content"
-UNNAMED = {"Show code cell source", CHECK}
+UNNAMED = {"Show code cell source", "Show code cell content"}
 HIDDEN_WHOLE = "tag_hide-cell"
 SOURCES = "Where these numbers come from"
 SHOWN = '<div class="cell_output docutils container">'
@@ -96,7 +95,7 @@ def without_provenance(shown: str) -> tuple[str, list[str]]:
     shown = re.sub(RESULT, r"Result \g<name>", SENTENCE.sub("", shown))
     while (less := EMPTY.sub("", shown)) != shown:
         shown = less
-    return shown, list(dict.fromkeys(found))
+    return shown, found
 
 
 def title_of(shown: str) -> str:
@@ -106,63 +105,53 @@ def title_of(shown: str) -> str:
     return "Code of this table" if "<table" in shown else "Code of these numbers" if SHOWN in shown else "Code"
 
 
-def title_of_aside(said: str, inside: str) -> str:
-    """What the fold of a cell that is hidden whole says: the cell's own words, or else what is in it."""
-    if said not in UNNAMED:
-        return said
-    if FIGURE.search(inside):
-        return "A figure and its code"
-    if re.search(RESULT, inside):
-        return SOURCES
-    return "A table and its code" if "<table" in inside else "Check in code"
-
-
 def fold_cells(page: str) -> str:
-    """A page with folds of code and of provenance for each run of cells, in place of a bar above each cell."""
+    """Return a page with folds of code and of provenance for each run of cells, in place of a bar above each cell."""
     parts, place = list[str](), 0
-    waiting, has_bar, home = list[str](), False, 0
+    waiting, has_bar = list[str](), False
     last_bar = max((bar.start() for bar in BAR.finditer(page)), default=-1)
     for run in runs_of_cells(page):
         parts.append(page[place : run[0][0]])
         place = run[-1][1]
-        shown, asides, aside, sources = "", list[str](), list[str](), list[str]()
+        shown, folds, unnamed, sources = "", list[str](), list[str](), list[str]()
         for start, end in run:
             cell = page[start:end]
-            bar = BAR.search(cell)
-            if bar is None and start < last_bar and only_imports(cell):
-                waiting.append(CELL.sub("", cell, count=1).removesuffix("</div>"))
-                continue
-            if bar is not None:
+            if bar := BAR.search(cell):
                 cell = cell.replace(bar[0], "", 1)
-                if HIDDEN_WHOLE in CELL.match(cell)[0]:
-                    aside.append(bar["inside"])
-                    if SHOWN in bar["inside"] or bar["title"] not in UNNAMED:
-                        inside = "\n".join(aside)
-                        asides.append(folded(title_of_aside(bar["title"], inside), inside))
-                        aside = []
-                else:
+                if HIDDEN_WHOLE not in CELL.match(cell)[0]:
                     waiting.append(bar["inside"])
                     has_bar |= not only_imports(bar["inside"])
+                else:
+                    unnamed.append(bar["inside"])
+                    if SHOWN in bar["inside"] or bar["title"] not in UNNAMED:
+                        inside = "\n".join(unnamed)
+                        title = SOURCES if re.search(RESULT, inside) else title_of(inside)
+                        folds.append(folded(title if bar["title"] in UNNAMED else bar["title"], inside))
+                        unnamed = []
+            elif start < last_bar and only_imports(cell):
+                waiting.append(_inside(cell))
+                continue
             if "<details" not in cell:
                 cell, more = without_provenance(cell)
                 sources += more
-            if CELL.sub("", cell, count=1).removesuffix("</div>").strip():
+            if _inside(cell).strip():
                 shown += cell + "\n"
-        folds = list[str]()
+        if unnamed:
+            folds.append(folded("Code", "\n".join(unnamed)))
         if has_bar and shown:
-            folds.append(folded(title_of(shown), "\n".join(waiting)))
+            folds.insert(0, folded(title_of(shown), "\n".join(waiting)))
             waiting, has_bar = [], False
-        folds += asides
-        if aside:
-            folds.append(folded(title_of_aside(CHECK, "\n".join(aside)), "\n".join(aside)))
         if sources:
             items = "\n".join(f"<li>{source}</li>" for source in dict.fromkeys(sources))
             folds.append(folded(SOURCES, f"<ul>\n{items}\n</ul>"))
         parts.append(shown + "".join(f"{fold}\n" for fold in folds))
-        home = len(parts)
     if waiting:
-        parts.insert(home, "\n" + folded("Code", "\n".join(waiting)))
+        parts.append("\n" + folded("Code", "\n".join(waiting)))
     return "".join([*parts, page[place:]])
+
+
+def _inside(cell: str) -> str:
+    return CELL.sub("", cell, count=1).removesuffix("</div>")
 
 
 def merge_folds(page: str) -> str:

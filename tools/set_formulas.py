@@ -12,7 +12,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +63,8 @@ def run_mathjax(request: dict[str, Any]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def set_formulas(
-    site: Path, mathjax: Path, run: Callable[[dict[str, Any]], dict[str, Any]] = run_mathjax
-) -> dict[str, int]:
-    """Set every formula of the site in place.
-
-    Args:
-        site: the folder of the built pages.
-        mathjax: the folder of the installed MathJax, of which the fonts are copied.
-        run: what sets the formulas.
-
-    Returns:
-        How many formulas each page has.
+def set_formulas(site: Path, mathjax: Path) -> None:
+    """Set every formula of a site in place, with the installed MathJax, of which the fonts are copied.
 
     Raises:
         ValueError: if MathJax cannot read a formula.
@@ -86,10 +75,10 @@ def set_formulas(
     if settings is None:
         if any(found.values()):
             raise ValueError("the pages hold formulas but no settings of MathJax; keep mathjax3_config in _config.yml")
-        return {}
+        return
     distinct = sorted({formula for each in found.values() for formula in each})
     request = {"mathjax": str(mathjax), "fonts": "mathjax", "options": json.loads(settings["options"])}
-    done = run(request | {"formulas": distinct})
+    done = run_mathjax(request | {"formulas": distinct})
     markup = dict(zip(distinct, done["set"], strict=True))
     broken = [formula[0] for formula, text in markup.items() if "data-mjx-error" in text]
     if broken:
@@ -97,7 +86,6 @@ def set_formulas(
     for path, text in pages.items():
         path.write_text(_with_formulas(text, markup, bool(found[path])), encoding="utf-8")
     _put_styles(site / "_static", mathjax, done["styles"])
-    return {path.relative_to(site).as_posix(): len(each) for path, each in found.items()}
 
 
 def _with_formulas(page: str, markup: dict[Formula, str], has_formulas: bool) -> str:

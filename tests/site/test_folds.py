@@ -74,21 +74,19 @@ def seen(page: str) -> str:
         ),
         (cell(code("import a\nb = a.c")) + barred("d", "D"), "import a b = a.c D [Code of these numbers: d ]"),
         (barred("b", "B") + cell(code("import a")), "B import a [Code of these numbers: b ]"),
-        # A cell that is hidden whole stays with its text, under the title that it gives itself.
-        (aside("a", "A") + "End.", "[Check in code: a A ] End."),
-        (aside("a", "<img/>") + "End.", "[A figure and its code: a ] End."),
-        (aside("a", "<table>A</table>") + "End.", "[A table and its code: a A ] End."),
+        # A cell that is hidden whole stays with its text, under the title that it or the next one gives itself.
+        (aside("a", "A", "Sensitivity") + "End.", "[Sensitivity: a A ] End."),
+        (aside("a", "A") + "End.", "[Code of these numbers: a A ] End."),
         (
             aside("a", "Result x/y: posym_core 1 (code 0a), CPU, sha256 0123456789ab") + "End.",
             "[Where these numbers come from: a Result x/y: posym_core 1 (code 0a), CPU, sha256 0123456789ab ] End.",
         ),
-        (aside("a", "A", "Sensitivity") + "End.", "[Sensitivity: a A ] End."),
-        (aside("a") + "Text." + barred("b", "B"), "[Check in code: a ] Text. B [Code of these numbers: b ]"),
-        (aside("a") + aside("b", "B") + aside("c"), "[Check in code: a b B ] [Check in code: c ]"),
-        (barred("a", "A") + aside("b", "B"), "A [Code of these numbers: a ] [Check in code: b B ]"),
+        (aside("a") + "Text." + barred("b", "B"), "[Code: a ] Text. B [Code of these numbers: b ]"),
+        (aside("a") + aside("b", "B", "Runs") + aside("c"), "[Runs: a b B ] [Code: c ]"),
+        (barred("a", "A") + aside("b", "B", "Runs"), "A [Code of these numbers: a ] [Runs: b B ]"),
         (
-            barred("a = 1") + aside("b", "B") + "Text." + barred("c", "C"),
-            "[Check in code: b B ] Text. C [Code of these numbers: a = 1 c ]",
+            barred("a = 1") + aside("b", "B", "Runs") + "Text." + barred("c", "C"),
+            "[Runs: b B ] Text. C [Code of these numbers: a = 1 c ]",
         ),
     ],
 )
