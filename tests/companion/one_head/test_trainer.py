@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from in_browser import chromium, functions, opened
+from in_browser import functions, opened
 from refusals import refuse_each
 
 from posym_companion.one_head import StoredRuns, trainer
@@ -49,12 +49,6 @@ DRAW = """([name, sizes, count]) => {
     const task = makeTask(name, sizes), batch = drawBatch(task, chance(5), emptyBatch(task, count));
     return [[...batch.tokens], [...batch.answer], [...batch.position]];
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

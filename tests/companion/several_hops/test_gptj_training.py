@@ -41,20 +41,12 @@ from posym_core import rope_angles
 from posym_core.store._resuming import ResultError
 from posym_core.tasks._number_letter import NumberTask
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 12, validation=16, test=20, batch=8,
     learning_rate=1e-2, warmup=3, checkpoint_every=6, look_every=3, look=16, turn=2.0, monitored=2, save_every=4,
 )  # fmt: skip
 TIMES = {"training_seconds", "monitor_seconds"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums over several threads may differ in the last bit from those over one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Killed(Exception):

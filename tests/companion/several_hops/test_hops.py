@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from in_browser import chromium, functions, opened
+from in_browser import functions, opened
 from refusals import refuse_each
 
 from posym_companion.several_hops import hops_figure, multihop
@@ -34,12 +34,6 @@ ASK = """([model, parts, layouts, asked]) => {
         return { logits: [...logits], attention: attention.map((weights) => [...weights]) };
     });
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
