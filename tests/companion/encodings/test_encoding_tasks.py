@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posym_companion.encodings import encoding_tasks
-from posym_companion.encodings.encoding_tasks import TASKS, TESTS, EncodingTasks, accuracies, measure
+from posym_companion.encodings.encoding_tasks import TASKS, TESTS, EncodingTasks, accuracies
 from posym_companion.encodings.judges.encoding_tasks import longest_context
 from posym_core.encodings import ENCODINGS, RoPE
 from posym_core.models._training import TrainingSettings
@@ -102,27 +102,6 @@ def test_a_run_learns_is_kept_and_is_read_again(tmp_path):
     other = replace(setting, training=replace(setting.training, steps=10))
     (new,) = encoding_tasks.EXPERIMENT.run([other], device="cpu", folder=tmp_path, progress=False)
     assert new["steps"].max() == 10
-
-
-def test_a_killed_run_goes_on(tmp_path, monkeypatch):
-    whole = measure(TINY, device="cpu")
-    drawn = []
-    plain = EncodingTasks.sample
-
-    def killed(self, *given):
-        drawn.append(given)
-        if len(drawn) == 10:
-            raise KeyboardInterrupt
-        return plain(self, *given)
-
-    monkeypatch.setattr(EncodingTasks, "sample", killed)
-    with pytest.raises(KeyboardInterrupt):
-        measure(TINY, device="cpu", work=tmp_path)
-    monkeypatch.setattr(EncodingTasks, "sample", plain)
-    assert list(tmp_path.glob("*.safetensors"))
-    resumed = measure(TINY, device="cpu", work=tmp_path)
-    for name, array in whole.items():
-        np.testing.assert_array_equal(resumed[name], array)
 
 
 @pytest.mark.parametrize(
