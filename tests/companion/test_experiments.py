@@ -47,6 +47,7 @@ TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 # What is called once more after each part of a run: a run is killed at one of these calls.
 KILLED = {
     "encoding_study": ("train_model", 2),
+    "encoding_tasks": ("accuracies", 2),
     "task_solvers": ("measure_roles", 1),
     "taught_gemma": ("measure_snapshot", 2),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import re
 import typing
@@ -417,23 +416,3 @@ def test_a_row_without_a_run_says_what_fills_it(tmp_path):
     assert {field.name for field in dataclasses.fields(found)} >= {
         *("rule", "rule_fixed", "first_rule_verdict", "numbers", "parts", "changes", "fails_in", "command")
     }
-
-
-def test_ids_are_those_of_the_papers():
-    u25 = [*map(str, range(1, 13)), *(f"T{n}" for n in range(2, 8))]
-    split = {"4": "abcd", "8": "ab"}
-    expected = [f"U25-{n}{letter}" for n in u25 for letter in split.get(n, [""])]
-    expected.insert(expected.index("U25-7"), "U25-6S")
-    expected += [f"U26-{n}{letter}" for n in range(1, 11) for letter in ("ab" if n == 4 else [""])]
-    expected += [
-        f"G26-{n}{letter}" for n in range(1, 5) for letter in {1: "abc", 2: ["", "b"], 3: ["", "b"]}.get(n, [""])
-    ]
-    kinds = {7: [""]}
-    expected += [f"T-{n}{kind}" for n in range(8) for kind in kinds.get(n, ["", "G"])]
-    expected += ["T-8G"]
-    later = {1: "abc", 4: ["", "b"], 8: ["", "b"]}
-    expected += [f"L-{n}{letter}" for n in (*range(1, 7), 8) for letter in later.get(n, [""])]
-    expected += [f"C-{n}" for n in range(1, 7)]
-    expected += ["A-1"]
-    expected += [f"B-{n}" for n in (*range(1, 5), 6)]
-    assert list(itertools.chain(read_entries())) == expected

@@ -5,13 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from in_browser import chromium, opened
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
+from in_browser import opened
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from in_browser import move
+from refusals import refuse_each
 
 from posym_companion.language_models import head_explorer as experiment
 from posym_companion.results import load_result
@@ -151,7 +152,7 @@ def test_temperatures_as_readers_write_them():
     assert [format_tau(tau) for tau in (0.01, 0.3, 1.0)] == ["0.01", "0.3", "1"]
 
 
-@pytest.mark.parametrize(("call", "message"), [
+test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: make(caption=" "), "caption must say what is seen; got an empty text"),
     (lambda: make(alt=""), "alt must say what is seen; got an empty text"),
     (lambda: head_explorer([], taus=(1,), angles=[[1]], caption="c", alt="a"),
@@ -189,10 +190,8 @@ def test_temperatures_as_readers_write_them():
      "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
     (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
     (lambda: make(limit=5000), "the packed numbers take 0.0 MB"),
-])  # fmt: skip
-def test_refusals_name_rule_value_and_way_out(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call()
+    literally=True,
+)  # fmt: skip
 
 
 # ---- the experiment and the real figure ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from invented import save_invented
+from refusals import refuse_each
 from torch import nn
 
 from posym_companion.encodings import encoding_optimisation
@@ -77,16 +78,10 @@ def test_all_settings_differ_in_the_encoding_alone():
     assert shapes["rope"] == shapes["nope"] == shapes["sinusoidal"] == shapes["alibi"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoding": "rot"}, "encoding must be one of 'rope', .*; got 'rot'"),
-        ({"encoding": "rope", "rates": (0.1, 0.1)}, r"they must rise; got \[0.1, 0.1\]"),
-    ],
+test_refusals = refuse_each(
+    (lambda: EncodingOptimisation(encoding="rot"), "encoding must be one of 'rope', .*; got 'rot'"),
+    (lambda: EncodingOptimisation(encoding="rope", rates=(0.1, 0.1)), r"they must rise; got \[0.1, 0.1\]"),
 )
-def test_refusals(options, message):
-    with pytest.raises(ValueError, match=message):
-        EncodingOptimisation(**options)
 
 
 def invented(folder, rope_rate=0.2, rope_eigenvalue=1.0, others_rate=0.05, right=0.9):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_companion.encodings import encoding_study
 from posym_companion.encodings.encoding_study import (
@@ -115,14 +116,8 @@ def test_seeds_differ_and_repeat():
     assert (first - other).abs().max() > 0.01
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"task": "sum", "setup": "rope"}, "task must be one of .* got 'sum'"),
-        ({"task": "count", "setup": "rope", "size": "huge"}, "and 'huge'"),
-        ({"task": "count", "setup": "ropes"}, "setup must be one of 'nope', .*; got 'ropes'"),
-    ],
+test_refusals = refuse_each(
+    (lambda: EncodingStudy(task="sum", setup="rope"), "task must be one of .* got 'sum'"),
+    (lambda: EncodingStudy(task="count", setup="rope", size="huge"), "and 'huge'"),
+    (lambda: EncodingStudy(task="count", setup="ropes"), "setup must be one of 'nope', .*; got 'ropes'"),
 )
-def test_refusals(options, message):
-    with pytest.raises(ValueError, match=message):
-        EncodingStudy(**options)

@@ -7,24 +7,17 @@ import pytest
 import torch
 
 from posym_companion.encodings import encoding_tasks
-from posym_companion.encodings.encoding_tasks import TASKS, TESTS, EncodingTasks, accuracies, measure
+from posym_companion.encodings.encoding_tasks import TASKS, TESTS, EncodingTasks, accuracies
 from posym_companion.encodings.judges.encoding_tasks import longest_context
 from posym_core.encodings import ENCODINGS, RoPE
 from posym_core.models._training import TrainingSettings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = EncodingTasks(
     encoding="rope", seeds=(0, 1), length=4, lengths=(4, 6, 9), symbols=5, retrieval_symbols=9, attributes=3,
     repetition=2, width=16, heads=2, rank=8, test_inputs=60,
     training=TrainingSettings(steps=30, batch=16, warmup=5, record_every=10),
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -111,27 +104,6 @@ def test_a_run_learns_is_kept_and_is_read_again(tmp_path):
     assert new["steps"].max() == 10
 
 
-def test_a_killed_run_goes_on(tmp_path, monkeypatch):
-    whole = measure(TINY, device="cpu")
-    drawn = []
-    plain = EncodingTasks.sample
-
-    def killed(self, *given):
-        drawn.append(given)
-        if len(drawn) == 10:
-            raise KeyboardInterrupt
-        return plain(self, *given)
-
-    monkeypatch.setattr(EncodingTasks, "sample", killed)
-    with pytest.raises(KeyboardInterrupt):
-        measure(TINY, device="cpu", work=tmp_path)
-    monkeypatch.setattr(EncodingTasks, "sample", plain)
-    assert list(tmp_path.glob("*.safetensors"))
-    resumed = measure(TINY, device="cpu", work=tmp_path)
-    for name, array in whole.items():
-        np.testing.assert_array_equal(resumed[name], array)
-
-
 @pytest.mark.parametrize(
     ("accuracy", "expected"),
     [
@@ -153,9 +125,3 @@ def test_refusals_name_rule_value_and_way_out():
         replace(TINY, lengths=(3, 4))
     with pytest.raises(ValueError, match=r"Retrieval at 12 tokens needs as many symbols; got 9. Pass more symbols or"):
         replace(TINY, lengths=(4, 12))
-
-
-def test_sizes():
-    assert [setting.encoding for setting in encoding_tasks.full_size()] == list(ENCODINGS)
-    assert all(len(setting.seeds) >= 3 for setting in encoding_tasks.full_size())
-    assert encoding_tasks.EXPERIMENT.shrink(encoding_tasks.full_size()[0]).training.steps <= 100

@@ -168,10 +168,3 @@ def test_the_verdict_follows_its_rule(monkeypatch, fast, slow, held):
 def test_a_condition_that_is_not_there():
     with pytest.raises(ValueError, match="no condition 'still all'; it has"):
         losses(stored((1, 1), (1, 1)), "still all")
-
-
-def test_full_size_asks_enough_prompts_for_the_verdict():
-    (setting,) = experiment.full_size("some/model")
-    assert setting.name == "frequency_surgery/some-model"
-    assert setting.prompts >= 64
-    assert FrequencySurgery() == replace(setting, model="gemma-3-270m")

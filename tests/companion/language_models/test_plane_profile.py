@@ -107,9 +107,3 @@ def test_a_head_without_energy_is_not_beyond_the_null():
     use[3, 1] = np.nan
     with pytest.raises(ValueError, match=r"it is nan as they stand and finite in 0 of 499 orders"):
         measure_layer_p(np.arange(24.0).reshape(12, 2), use)
-
-
-def test_full_size_covers_lengths_and_tasks():
-    settings = plane_profile.full_size()
-    assert len({setting.name for setting in settings}) == len(settings) == 12
-    assert [setting.facts for setting in settings if setting.task == "text"] == list(plane_profile.LENGTHS)

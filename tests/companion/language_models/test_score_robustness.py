@@ -273,10 +273,3 @@ def test_a_rerun_reads_the_permuted_prompt(packaged):
     found = score_permutations(before, after.movedim(0, 2), list_swap_orders(3))
     measured = score_robustness.measure_intervention(model, prompts, progress=False)["scores"][1, :, 0]
     np.testing.assert_allclose(measured, np.stack([found.positional, found.symbolic]), atol=1e-4)
-
-
-def test_full_size_covers_all_parts():
-    settings = score_robustness.full_size()
-    assert tuple(setting.part for setting in settings) == score_robustness.PARTS
-    assert len({setting.name for setting in settings}) == len(settings)
-    assert [setting.part for setting in score_robustness.full_size("smollm2-135m")] == ["choices"]

@@ -72,14 +72,6 @@ def test_every_part_is_measured_on_another_device(family, tiny, tokenizer, monke
         )
 
 
-def test_every_part_of_every_model_has_a_result_of_its_own():
-    names = [setting.name for setting in full_size()]
-    assert len(names) == len(set(names)) == 35
-    assert {setting.model for setting in full_size()} == set(later_subjects.MODELS)
-    # The names of what was asked first have no model in them.
-    assert {"later_claims/order", "later_claims/sums_untrained", "later_claims/binding"} <= set(names)
-
-
 def test_a_decoder_is_loaded_trained_and_a_language_model_with_its_tokenizer(monkeypatch):
     monkeypatch.setattr(later_subjects, "FamilySolver", lambda **options: family_solvers.small(FamilySolver(**options)))
     monkeypatch.setattr(later_subjects, "load_experiment_model", lambda name, **options: (name, options["device"]))

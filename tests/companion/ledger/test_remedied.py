@@ -76,17 +76,12 @@ def test_all_verdicts_stand_in_one_sentence():
     assert "The same rule" not in make_row(judged(measured({None: 0.9}))).summary
 
 
-def test_only_rows_on_language_models_have_remedies_that_are_known():
-    having = {name: load_claim(name).remedies for name in read_entries() if load_claim(name).remedies}
-    assert set(having) == {*UNTAUGHT, "U25-4c", "T-0G", *TAUGHT}
-    assert {each for remedies in having.values() for each in remedies} == set(REMEDIES)
-    assert {fixed for remedies in having.values() for fixed in remedies.values()} <= {
-        "before the run",
-        "after a first look",
-    }
-    # Trials that were seen speak of layer trends behind other facts; of prose the results were there.
-    assert all(having[name]["lead"] == "after a first look" for name in ("U25-2", "T-0G", "T-1G"))
-    assert all(having[name]["prose"] == "after a first look" for name in (*UNTAUGHT, "U25-4c"))
+def test_remedies_whose_results_were_seen_first_say_so():
+    """Trials speak of layer trends behind other facts; of prose the results were there."""
+    fixed = {name: load_claim(name).remedies for name in read_entries()}
+    assert {when for each in fixed.values() for when in each.values()} <= {"before the run", "after a first look"}
+    assert {fixed[name]["lead"] for name in ("U25-2", "T-0G", "T-1G")} == {"after a first look"}
+    assert {fixed[name]["prose"] for name in (*UNTAUGHT, "U25-4c")} == {"after a first look"}
 
 
 def profile(seed, *, as_claimed=True, prompts=6):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from in_browser import chromium, functions, opened
+from in_browser import functions, opened
+from refusals import refuse_each
 
 from posym_companion.one_head import StoredRuns, trainer
 from posym_companion.one_head.training_figure import STATIC
@@ -48,12 +49,6 @@ DRAW = """([name, sizes, count]) => {
     const task = makeTask(name, sizes), batch = drawBatch(task, chance(5), emptyBatch(task, count));
     return [[...batch.tokens], [...batch.answer], [...batch.position]];
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -179,24 +174,19 @@ def test_stored_runs_are_sent_as_means():
     assert stored(by_position=never).payload()["byPosition"][0][:2] == [-1, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: make(caption=""), "caption must say what is seen"),
-        (lambda: make(training={"steps": 3}), "training must say steps, batch, learning_rate, warmup, betas; batch,"),
-        (lambda: make(task="sort"), "task must be one of index, retrieval, induction; got 'sort'"),
-        (lambda: make(length=100), "length must be 8 to 64 positions; got 100"),
-        (lambda: make(angles=(4.0,)), "angles must be one or two numbers from 0 to pi; got [4.0]"),
-        (lambda: make(repetition=9), "repetition must fit the shortest context of 8 positions; got 9"),
-        (lambda: make(width=0), "width must be 2 or more; got 0"),
-        (lambda: make(stored("sort")), "task of stored runs must be one of index, retrieval, induction; got 'sort'"),
-        (lambda: make(stored(accuracy=np.ones((2, 4)))), "accuracy must have shape [seed, angle: 3]; got [2, 4]"),
-        (lambda: make(*[stored(length=64, by_position=np.random.rand(2, 3, 64))] * 400), "but a trainer may carry 0.5"),  # noqa: NPY002
-    ],
+test_refusals_name_rule_value_and_way_out = refuse_each(
+    (lambda: make(caption=""), "caption must say what is seen"),
+    (lambda: make(training={"steps": 3}), "training must say steps, batch, learning_rate, warmup, betas; batch,"),
+    (lambda: make(task="sort"), "task must be one of index, retrieval, induction; got 'sort'"),
+    (lambda: make(length=100), "length must be 8 to 64 positions; got 100"),
+    (lambda: make(angles=(4.0,)), "angles must be one or two numbers from 0 to pi; got [4.0]"),
+    (lambda: make(repetition=9), "repetition must fit the shortest context of 8 positions; got 9"),
+    (lambda: make(width=0), "width must be 2 or more; got 0"),
+    (lambda: make(stored("sort")), "task of stored runs must be one of index, retrieval, induction; got 'sort'"),
+    (lambda: make(stored(accuracy=np.ones((2, 4)))), "accuracy must have shape [seed, angle: 3]; got [2, 4]"),
+    (lambda: make(*[stored(length=64, by_position=np.random.rand(2, 3, 64))] * 400), "but a trainer may carry 0.5"),  # noqa: NPY002
+    literally=True,
 )  # fmt: skip
-def test_refusals_name_rule_value_and_way_out(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call()
 
 
 def value(page, name):

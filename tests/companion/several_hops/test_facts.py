@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from in_browser import chromium, functions, opened
+from in_browser import functions, opened
 
 from posym_companion.results import load_result
 from posym_companion.several_hops import facts_figure, facts_task, load_facts_model, run_with_edits
@@ -32,12 +32,6 @@ ASK = """([model, parts, layouts, asked]) => {
         return { logits: [...logits], attention: attention.map((weights) => [...weights]), scores };
     });
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_companion.experiments import has_settings, stored_result
 from posym_companion.results import load_result
@@ -40,20 +41,12 @@ from posym_core import rope_angles
 from posym_core.store._resuming import ResultError
 from posym_core.tasks._number_letter import NumberTask
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 12, validation=16, test=20, batch=8,
     learning_rate=1e-2, warmup=3, checkpoint_every=6, look_every=3, look=16, turn=2.0, monitored=2, save_every=4,
 )  # fmt: skip
 TIMES = {"training_seconds", "monitor_seconds"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums over several threads may differ in the last bit from those over one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Killed(Exception):
@@ -287,24 +280,15 @@ def test_extra_tokens_of_training_are_drawn_for_every_batch():
     assert set(seen) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: MultihopSettings(task="other"), "task must be one of 'number', 'letter'; got 'other'"),
-        (lambda: MultihopSettings(train=63), "train=63 sequences do not fill one batch of 64"),
-        (lambda: MultihopSettings(rotated=1.5), "rotated is a share of the planes, from 0 to 1; got 1.5"),
-        (lambda: MultihopSettings(scale=0.0), "scale is a factor of the angles and must be above 0; got 0.0"),
-        (lambda: MultihopSettings(extra=-1), "extra must be a whole number of at least 0; got -1"),
-        (lambda: MultihopSettings(checkpoint_every=70), "every 50 steps there is a look and every 70 a checkpoint"),
-        (lambda: MultihopSettings(heads=3).make_model(), "3 heads must have an even number of dimensions each"),
-        (lambda: set_angles(TINY.make_model(), rope_angles(4), positions=9), r"angles must have shape \[4\]"),
-        (
-            lambda: mark_right_answers(TINY.make_model(), None, None),
-            "in training mode, where dropout alters attention and",
-        ),
-        (lambda: MultihopSettings.stored({"task": "number"}), "no settings of a multi-hop model; they differ in"),
-    ],
+test_what_does_not_fit_is_refused = refuse_each(
+    (lambda: MultihopSettings(task="other"), "task must be one of 'number', 'letter'; got 'other'"),
+    (lambda: MultihopSettings(train=63), "train=63 sequences do not fill one batch of 64"),
+    (lambda: MultihopSettings(rotated=1.5), "rotated is a share of the planes, from 0 to 1; got 1.5"),
+    (lambda: MultihopSettings(scale=0.0), "scale is a factor of the angles and must be above 0; got 0.0"),
+    (lambda: MultihopSettings(extra=-1), "extra must be a whole number of at least 0; got -1"),
+    (lambda: MultihopSettings(checkpoint_every=70), "every 50 steps there is a look and every 70 a checkpoint"),
+    (lambda: MultihopSettings(heads=3).make_model(), "3 heads must have an even number of dimensions each"),
+    (lambda: set_angles(TINY.make_model(), rope_angles(4), positions=9), r"angles must have shape \[4\]"),
+    (lambda: mark_right_answers(TINY.make_model(), None, None), "in training mode, where dropout alters attention and"),
+    (lambda: MultihopSettings.stored({"task": "number"}), "no settings of a multi-hop model; they differ in"),
 )
-def test_what_does_not_fit_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

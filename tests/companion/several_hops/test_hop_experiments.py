@@ -15,19 +15,12 @@ from posym_companion.several_hops.multihop import TEST, MultihopSettings
 from posym_core.metrics._frequencies import frequency_use
 from posym_core.metrics._rope import rotate
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=3, layers=2, width=8, heads=2, dropout=0.0, train=8 * 40, validation=16, test=40,
     batch=8, learning_rate=2e-2, warmup=3, checkpoint_every=20, look_every=20, look=16, turn=2.0, monitored=2,
     variant="tiny",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -184,16 +177,6 @@ def test_variants_are_trained_with_every_seed_and_kept(tmp_path, monkeypatch):
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"variants are number/plain, .*, letter/4heads, .*; got letter/base100"):
         hop_variants.HopVariant(task="letter", change="base100")
-
-
-def test_sizes():
-    assert len(hop_mechanism.full_size()) == len(hop_length.full_size()) - 1 == 2 * len(multihop.SEEDS)
-    assert hop_length.full_size()[-1].name == "hop_length/number_0_extra47"
-    assert max(hop_length.full_size()[0].lengths) > 850
-    assert len({setting.name for setting in hop_variants.full_size()}) == len(hop_variants.VARIANTS)
-    assert hop_variants.EXPERIMENT.shrink(hop_variants.full_size()[0]).seeds == (0,)
-    assert hop_length.EXPERIMENT.shrink(hop_length.full_size()[0]).sequences < 200
-    assert hop_mechanism.EXPERIMENT.shrink(hop_mechanism.full_size()[0]).sequences < 400
 
 
 @pytest.mark.parametrize("experiment", [hop_length, hop_mechanism])

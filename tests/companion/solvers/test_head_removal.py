@@ -12,15 +12,10 @@ from posym_companion.results import name_dims, save_result
 from posym_companion.solvers import head_rankings, head_removal
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.head_removal import (
-    AGAINST,
     DIMS,
-    JUDGED,
     ORDERS_OF,
-    RESAMPLES,
     HeadRemoval,
-    full_size,
     list_counts,
-    list_settings,
     load_ranked_model,
     measure,
     select_first,
@@ -143,13 +138,3 @@ def test_only_heads_that_were_ranked_are_removed(solver, tmp_path, monkeypatch):
     monkeypatch.setattr(head_removal.ranked_models, "load_ranked", lambda *a, **k: (other, None))
     with pytest.raises(ValueError, match=r"of the same weights; .* Run head_rankings again"):
         load_ranked_model(name, folder=tmp_path)
-
-
-def test_what_is_run():
-    settings = list_settings("gemma-3-270m-binds")
-    assert next(setting.name for setting in settings) == "head_removal/gemma-3-270m-binds_remove"
-    assert sum(setting.what == "layers" for setting in settings) == RESAMPLES
-    assert len({setting.name for setting in full_size()}) == len(full_size())
-    scores = ("score", "cube share", "planes")
-    assert (*scores, *(f"{name}, within thirds" for name in scores)) == JUDGED
-    assert AGAINST == ("late first", "early first", "copying")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from architectures import tokens
-from in_browser import chromium
 from saved_models import save_model
 
 from posym_figures import join_module
@@ -59,12 +58,6 @@ def found(given, tmp_path_factory):
     """The profile with its explorer."""
     extras = {NAME: write_explorer(given)}
     return run_profile(given, tmp_path_factory.mktemp("out") / "profile", progress=False, extras=extras)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 def payload(page):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -254,20 +252,6 @@ def test_without_matplotlib_the_page_says_how_to_get_figures(monkeypatch: pytest
     found = render_pages(made_up())
     assert list(found) == [NAME]
     assert b"pip install matplotlib" in found[NAME]
-
-
-@pytest.fixture(scope="module")
-def browser(continuous_integration: bool) -> Iterator:
-    from playwright.sync_api import sync_playwright
-
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        assert not continuous_integration, "no Chromium is on the path; run `make browser`"
-        pytest.skip("no Chromium is on the path; run `make browser`")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def test_the_page_in_a_browser(content: dict[str, bytes], browser: object, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from posym_profile.report._run import run_profile
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._visibility import HiddenBlocksWarning
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
 # Long prompts first, and the two shapes mixed, so that chunks and prompts are in different orders.
 LENGTHS = (26, 20, 26, 26, 20, 26, 20)
@@ -50,15 +51,6 @@ def write_input(path, lengths=LENGTHS):
     ]
     path.write_bytes(write_prompts(prompts))
     return prompts
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny models gain nothing from a second thread, and numbers depend on how many there are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

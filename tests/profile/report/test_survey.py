@@ -16,7 +16,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from saved_models import save_model
 from scipy import stats
 
@@ -37,6 +36,7 @@ from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._run import run_profile
 from posym_profile.report._survey import PAGE, read_models, run_survey
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 OPTIONS = {"facts": 3, "prompts": 4, "batch_size": 2, "threads": 1, "device": "cpu"}
 TASKS = ["binding", "index"]
 
@@ -430,11 +430,3 @@ def test_what_keeping_a_survey_needs_is_asked_before_a_model_is_looked_at(models
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
     with pytest.raises(OSError, match=r"survey has 2 MB free, and 100 MB must be for what is measured; make room or"):
         run_survey(models, TASKS, tmp_path / "survey", options=OPTIONS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
