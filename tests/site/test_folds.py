@@ -150,7 +150,8 @@ def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None
     first = section(
         "One", sources, theorem, boxed("proof dropdown ", "Proof. By f."), plots[0], "<p>Text.</p>", plots[1]
     )
-    second = section("Two", boxed("dropdown note ", f"g {boxed('proof dropdown ', 'h')}"), nested, sources, "<p>End.</p>", sources)
+    note = boxed("dropdown note ", f"g {boxed('proof dropdown ', 'h')}")
+    second = section("Two", note, nested, sources, "<p>End.</p>", sources)
     page = folds.merge_folds(f"<nav>{plots[0]}</nav><article><section>\n<p>Top.</p>{first}{second}</section></article>")
     assert page.startswith(f"<nav>{plots[0]}</nav>")
     assert page.count("<section") == page.count("</section>")
