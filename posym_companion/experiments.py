@@ -264,7 +264,7 @@ def run_setting(
 def stored_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Those of a result's arrays that are stored, and as they are, see :data:`UNREAD` and :data:`HALF`.
 
-    >>> found = stored_arrays("multihop/letter_0", {"use": np.ones(2), "own": np.ones(2)})
+    >>> found = stored_arrays("multihop/letter_0", {"use": np.ones(2), "onward": np.ones(2)})
     >>> {name: x.dtype for name, x in found.items()}
     {'use': dtype('float16')}
     """

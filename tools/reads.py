@@ -42,7 +42,9 @@ def name_reads(root: Path, paths: Iterable[str]) -> list[str]:
     for path in map(Path, paths):
         if path.suffix == ".pyc" and path.parent.name == "__pycache__":
             path = Path(importlib.util.source_from_cache(str(path)))
-        if path.is_relative_to(root) and (name := path.relative_to(root)).parts[:1] and name.parts[0] in WATCHED:
+        # What stands in a folder of byte code depends on who ran before.
+        name = path.relative_to(root) if path.is_relative_to(root) else Path()
+        if name.parts and name.parts[0] in WATCHED and "__pycache__" not in name.parts:
             names.add(name.as_posix())
     return sorted(names)
 

@@ -1,5 +1,6 @@
 """Models that solve the task they are measured on: what is run, what only it needs, and ``judges`` of it."""
 
+from posym_companion.solvers.answers_right_and_wrong import answer_results, right_and_wrong
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.families import family_model
 from posym_companion.solvers.head_roles import CARRIES, NEEDED
@@ -9,7 +10,6 @@ from posym_companion.solvers.judges.solver_heads import load_settings
 from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.prompt_scores import measure_head_scores
-from posym_companion.solvers.right_and_wrong import answer_results, right_and_wrong
 
 __all__ = [
     "CARRIES",

@@ -148,7 +148,6 @@ def is_external(address: str) -> bool:
     return bool(parts.netloc) or parts.scheme in {"http", "https", "mailto"}
 
 
-@pytest.mark.parametrize("loaded", [True, False], ids=["assets", "links"])
 def test_the_picture_of_the_readme_is_the_slider_of_the_front_page(site: Path) -> None:
     figure = readme_picture.read_figure(site / FIRST_CHAPTER)
     places = readme_picture.list_places(figure)
@@ -161,6 +160,7 @@ def test_the_picture_of_the_readme_is_the_slider_of_the_front_page(site: Path) -
             assert np.abs(np.asarray(drawn, dtype=float) - kept).mean() < 3, "run tools/readme_picture.py"
 
 
+@pytest.mark.parametrize("loaded", [True, False], ids=["assets", "links"])
 @pytest.mark.parametrize("name", PAGES or [None])
 def test_addresses_within_the_site_resolve(site: Path, name: str, loaded: bool) -> None:
     broken = []
@@ -256,7 +256,7 @@ def test_axes_say_which_way_frequencies_run_and_positions_begin_at_0(site: Path,
 
 @pytest.mark.parametrize("name", sorted({*CHAPTERS} - {FIRST_CHAPTER, *REFERENCE}) or [None])
 def test_chapters_have_a_slider(site: Path, name: str) -> None:
-    assert read_page(site / name).select(".posym-figure input[type=range]")
+    assert read_page(site / name).select(".posym-figure input[type=range], .posym-figure textarea")
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

@@ -9,6 +9,7 @@ import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result, load_result
+from posym_companion.solvers.answers_right_and_wrong import RightAndWrong
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.judges.gemma_runs import (
     MODEL,
@@ -20,7 +21,6 @@ from posym_companion.solvers.judges.gemma_runs import (
     restored_share,
     yield_accuracy,
 )
-from posym_companion.solvers.right_and_wrong import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_companion.solvers.taught_profile import list_variant_settings

@@ -104,7 +104,7 @@ def test_a_function_in_no_package_goes_by_module_and_name(patch, tmp_path, model
     patch.syspath_prepend(tmp_path)
     assert profiled(model, "mine:riddles", tmp_path / "out") == 0
     assert load_profile(tmp_path / "out").settings["task"] == "mine:riddles"
-    assert re.fullmatch("mine-riddles-[0-9a-f]{6}", survey._plain("mine:riddles"))  # a folder's name everywhere
+    assert re.fullmatch("mine-riddles-[0-9a-f]{6}", survey._name_folder("mine:riddles"))  # a folder's name everywhere
     assert list(PROMPT_TASKS) == OURS
 
 

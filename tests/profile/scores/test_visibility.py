@@ -141,8 +141,8 @@ def test_blocks_that_are_seen_here_and_there_are_not_cut_out():
     ([[3, 8], [2, 4]], [8, 4], "but in layer 0: 2 of 4 to 3 of 8."),
 ])  # fmt: skip
 def test_hidden_blocks_in_words(visible, blocks, said):
-    found = describe_hidden_blocks(visible, blocks)
-    assert said in found if said else found is None
+    found = describe_hidden_blocks(visible, blocks, "So be it")
+    assert said in found and found.endswith(". So be it") if said else found is None
 
 
 @pytest.mark.parametrize(("tokens_there", "beyond"), [(44, 0), (45, 1)])

@@ -9,7 +9,7 @@ import pytest
 from invented import save_invented
 
 from posym_companion.results import MissingResultError
-from posym_companion.solvers.right_and_wrong import answer_results, right_and_wrong
+from posym_companion.solvers.answers_right_and_wrong import answer_results, right_and_wrong
 from posym_companion.solvers.solver_answers import full_size
 
 SEEDS, PROMPTS = 5, 30
