@@ -78,7 +78,7 @@ def read_texts(name: str, value: Any, dims: Mapping[str, int], count: int | None
     if array.shape not in allowed:
         shapes = " or ".join(str(list(shape)) for shape in dict.fromkeys(allowed))
         raise ValueError(f"{name} must have shape {shapes}, one text for each; got {list(array.shape)}")
-    return {"n": count or 1, "v": [format_value(item, "") for item in array.ravel()]}
+    return _pack(count or 1, [format_value(item, "") for item in array.ravel()])
 
 
 def read_labels(name: str, value: Any, dims: Mapping[str, int], count: int) -> dict[str, Any]:
@@ -125,7 +125,26 @@ def pack_numbers(array: np.ndarray, digits: int, inner: int) -> dict[str, Any]:
     whole = [
         int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in rounded
     ]
-    return {"n": math.prod(array.shape[array.ndim - inner :]), "v": whole}
+    return _pack(math.prod(array.shape[array.ndim - inner :]), whole)
+
+
+def _pack(size: int, values: list[Any]) -> dict[str, Any]:
+    """Frames of ``size`` values, flat; where frames repeat, each once, and ``at`` holds the place of each setting's."""
+    places: dict[tuple[Any, ...], int] = {}
+    at = [places.setdefault(tuple(values[start : start + size]), len(places)) for start in range(0, len(values), size)]
+    shared = {"n": size, "v": [value for frame in places for value in frame]}
+    if len(places) == 1:
+        return shared
+    return shared | {"at": at} if len(shared["v"]) + len(at) < len(values) else {"n": size, "v": values}
+
+
+def get_frame(field: Mapping[str, Any], setting: int) -> list[Any]:
+    """The values of a packed field at a setting, counted over all; a field that does not move has one frame."""
+    size, values = field["n"], field["v"]
+    if "at" not in field and len(values) <= size:
+        return values
+    place = field["at"][setting] if "at" in field else setting
+    return values[place * size : (place + 1) * size]
 
 
 def read_limits(name: str, limits: tuple[float, float]) -> list[float]:

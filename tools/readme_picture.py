@@ -51,23 +51,24 @@ def draw_frames(figure: dict[str, Any], places: Iterable[int]) -> Iterator[Image
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
+    from posym_figures._frames import get_frame
     from posym_figures.plots import PALETTE
 
     points, *bars = figure["panels"]
     settings = figure["sliders"][0]["keys"]
-    plane = np.reshape(points["frames"]["v"], (len(settings), points["points"], 2))
+    plane = [np.reshape(get_frame(points["frames"], place), (-1, 2)) for place in range(len(settings))]
     drawing = plt.figure(figsize=(7.6, 3.5), dpi=100, facecolor="white")
     left = drawing.add_axes((0.07, 0.14, 0.38, 0.74))
     right = [drawing.add_axes((0.53, bottom, 0.45, 0.25)) for bottom in (0.63, 0.14)]
     for place in places:
         left.clear()
         left.scatter(*plane[place].T, c=points["shades"]["v"], cmap="viridis", s=22, edgecolors="white", linewidths=0.5)
-        chosen = plane[place][points["highlight"]["v"][place]]
+        chosen = plane[place][get_frame(points["highlight"], place)[0]]
         left.plot(*chosen, "o", ms=13, mfc="none", mec="black", mew=1.6, clip_on=False)
         left.set(xlim=points["x_limits"], ylim=points["y_limits"], xlabel=points["x_label"], ylabel=points["y_label"])
         left.set_title(f"{points['title']}: head {settings[place]}", fontsize=10, loc="left")
         for axes, panel in zip(right, bars, strict=True):
-            heights = np.reshape(panel["frames"]["v"], (len(settings), len(panel["series"]), panel["bars"]))[place]
+            heights = np.reshape(get_frame(panel["frames"], place), (len(panel["series"]), panel["bars"]))
             axes.clear()
             below = np.cumsum(heights, 0) - heights
             for name, colour, height, bottom in zip(panel["series"], panel["colours"], heights, below, strict=True):

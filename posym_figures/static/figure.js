@@ -46,7 +46,9 @@ function render({ model, el }) {
       (index, slider, order) => index * panel.dims[order] + Math.round(placeOf(sliders[slider].keys, values[slider])), 0);
     const at = (field) => {
       if (!field) return null;
-      return field.v.length <= field.n ? field.v : field.v.slice(frame * field.n, (frame + 1) * field.n);
+      if (!field.at && field.v.length <= field.n) return field.v;
+      const place = field.at ? field.at[frame] : frame;
+      return field.v.slice(place * field.n, (place + 1) * field.n);
     };
     return [fresh, at];
   };

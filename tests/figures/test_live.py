@@ -58,6 +58,7 @@ def page_frame(shown, place: int, field: dict, settings: dict) -> list:
     for slider, length in zip(panel["over"], panel["dims"], strict=True):
         one = shown.sliders[slider]
         index = index * length + one.settings.index(settings[one.name])
+    index = field["at"][index] if "at" in field else index
     whole = len(field["v"]) <= field["n"]
     return field["v"] if whole else field["v"][index * field["n"] : (index + 1) * field["n"]]
 

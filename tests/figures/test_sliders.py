@@ -14,6 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from refusals import refuse_each
 
 from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, join_scripts, slider_figure
+from posym_figures._frames import get_frame
 from posym_figures._pages import _read_static
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
@@ -141,10 +142,19 @@ def test_frames_follow_the_order_of_over():
     assert panel["rows"][0]["v"] == ["0.0", "1.0", "2.0", "3.0", "4.0", "5.0"]
 
 
+def test_repeated_frames_are_sent_once():
+    frames = np.array([[[1.0, 2, 3], [4, 5, np.nan], [1, 2, 3]], [[4, 5, np.nan], [1, 2, 3], [4, 5, np.nan]]])
+    sent = data_of(figure(Heatmap("C", frames.reshape(3, 2, 1, 3))))[0]["frames"]
+    assert sent == {"n": 3, "v": [1, 2, 3, 4, 5, None], "at": [0, 1, 0, 1, 0, 1]}
+    assert [get_frame(sent, setting) for setting in range(6)] == [sent["v"][:3], sent["v"][3:]] * 3
+    few = data_of(figure(Heatmap("C", np.arange(6.0).reshape(3, 2, 1, 1) % 5)))[0]["frames"]
+    assert few == {"n": 1, "v": [0, 1, 2, 3, 4, 0]}  # their places would cost more than they save
+
+
 def test_takes_torch_tensors_lists_and_a_single_series():
     x = torch.arange(3.0, requires_grad=True, dtype=torch.float32)
     lines = data_of(figure(Lines("L", x, x.expand(3, 2, 3).to(torch.bfloat16))))[0]
-    assert lines["frames"] == {"n": 3, "v": [0, 1, 2] * 6}
+    assert lines["frames"] == {"n": 3, "v": [0, 1, 2]}  # six equal frames are sent once
     assert lines["series"] == [""]
     bars = data_of(figure(Bars("B", ["a", "b"], [[1, 2], [3, 4]], over=("keys",))))[0]
     assert bars["frames"]["v"] == [1, 2, 3, 4]
