@@ -64,6 +64,8 @@ SHOWS = re.compile(r"\btag_((?:shows|live)-[a-z0-9-]+)")
 # A row of the ledger as a text names it, and as its badge on the ledger's page.
 CLAIM = re.compile(r'<a class="posym-claim[^"]*" href="(?P<to>[^"]*(?P<row>#claim-[\w-]+))">.*?</a>')
 BADGE = re.compile(r'(<a class="posym-badge [\w-]+" href=")[^"]*(#claim-[\w-]+)(".*?</a>)')
+# Pictures have numbers and figures with sliders have none, and folds hide some, so that numbers would seem to jump.
+FIGURE_NUMBER = re.compile(r'<span class="caption-number">Fig\. [\d.]+ </span>')
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
@@ -159,6 +161,15 @@ def anchors(page: str) -> str:
     return CELL.sub(
         lambda cell: cell[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(cell["classes"])), page
     )
+
+
+def drop_figure_numbers(page: str) -> str:
+    """The page with captions of pictures that begin with their text; theorems and exercises keep their numbers.
+
+    >>> drop_figure_numbers('<span class="caption-number">Fig. 2.1 </span><span class="caption-text">Heads.</span>')
+    '<span class="caption-text">Heads.</span>'
+    """
+    return FIGURE_NUMBER.sub("", page)
 
 
 def edit_pages(site: Path, change: Callable[[str, str], str]) -> None:
@@ -331,7 +342,7 @@ def finish(site: Path, root: Path, kept: Path) -> None:
 
     def lighten(page: str, name: str) -> str:
         page = ICON_SCRIPT.sub("", page if name.endswith("search.html") else SEARCH.sub("", page))
-        page = anchors(mend_lists(head(page, name, address, citation)))
+        page = anchors(drop_figure_numbers(mend_lists(head(page, name, address, citation))))
         page = CODE_WORD.sub(r"\1", CODE_WORD.sub(r"\1", page))  # one in another
         return REPEATED.sub("", page) if "api" in name.split("/")[-2:-1] else page
 
