@@ -188,6 +188,12 @@ def test_no_markup_is_left_to_read(site: Path, name: str) -> None:
     assert not [text for text in texts if not text.find_parents(["code", "pre", "script"])]
 
 
+@pytest.mark.parametrize("name", CHAPTERS or [None])
+def test_checksums_of_results_stand_in_folds(site: Path, name: str) -> None:
+    sums = read_page(site / name).find_all(string=re.compile(r", sha256 \w{12}"))
+    assert not [text for text in sums if not text.find_parents(["details", "script"])]
+
+
 NO_PLACES = {"404.html", "index.html", "search.html"}  # where nobody can be sent
 
 
