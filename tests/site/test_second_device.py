@@ -92,7 +92,7 @@ def test_an_experiment_runs_beside_the_results_that_it_reads(monkeypatch: pytest
         raise RuntimeError("two devices")
 
     monkeypatch.setattr(experiments, "run_experiment", run)
-    (said,) = second_device.failing_experiment("hop_length")
+    (said,) = second_device.run_small_experiment("hop_length")
     assert said.startswith("RuntimeError: two devices")
     assert "multihop" in seen[0]
     assert "hop_length" not in seen[0]
