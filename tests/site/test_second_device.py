@@ -1,7 +1,7 @@
 """Cells of chapters that read a language model's tensors, on a device that is not the CPU's.
 
 A tiny model of the packaged one's shape stands in for it, so that a cell takes seconds; what a cell claims about the
-packaged model is computed and not required. ``tools/second_device.py`` runs whole chapters with the packaged model.
+packaged model is computed and not required. ``second_device.py`` runs whole chapters with the packaged model.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Run chapters and small experiments where ``"auto"`` is a second device that needs no hardware.
 
 What would fail on a GPU, because tensors of two devices meet or NumPy reads a tensor that is not the CPU's, fails here
-too and is listed with its cell: ``python tools/second_device.py [--jobs N] [NAME ...]``. A NAME is the file of a
-chapter or the name of an experiment; without one, all of them run. Every name has a process of its own.
+too and is listed with its cell: ``python tests/helpers/second_device.py [--jobs N] [NAME ...]``. A NAME is a chapter's
+file or the name of an experiment; without one, all of them run. Every name has a process of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"MPLBACKEND": "agg", "TQDM_DISABLE": "1", "POSYM_STATIC": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -92,5 +92,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     os.environ.update(ENVIRONMENT)
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+    sys.path.insert(0, str(ROOT))
     main()
