@@ -20,7 +20,6 @@ from types import ModuleType
 import numpy as np
 import pybtex.database
 import pytest
-import readme_picture
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -30,6 +29,7 @@ from pybtex.richtext import Text
 import posym_core
 import posym_figures
 import posym_profile
+from benchmarks import readme_picture
 from posym_companion.catalogue import EXPERIMENTS
 from posym_figures import Bars, Points, Slider, slider_figure
 from posym_profile.__main__ import _parser, main

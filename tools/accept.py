@@ -53,8 +53,7 @@ def printed(cell: Mapping[str, Any]) -> str:
 
 def tagged(notebook: Mapping[str, Any]) -> dict[str, str]:
     """By the id of each cell that is held what it shows."""
-    held = [cell for cell in notebook["cells"] if TAG in cell["metadata"].get("tags", [])]
-    return {cell["id"]: printed(cell) for cell in held}
+    return {cell["id"]: printed(cell) for cell in notebook["cells"] if TAG in cell["metadata"].get("tags", [])}
 
 
 def expected_file(root: Path, chapter: Path) -> Path:
@@ -120,18 +119,13 @@ def value_differs(accepted: Any, found: Any) -> str:
 
 def differences(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, str]:
     """Of all names, those whose values differ, or that only one of two sides has: name -> in what."""
-    wrong = {}
-    for name in dict.fromkeys([*accepted, *found]):
-        if name not in found:
-            wrong[name] = "was accepted and is gone"
-        elif name not in accepted:
-            wrong[name] = "is new and was not accepted"
-        elif said := differs(accepted[name], found[name]):
-            wrong[name] = said
-    return wrong
+    wrong = {name: differs(accepted[name], found[name]) for name in accepted if name in found}
+    wrong |= dict.fromkeys(accepted.keys() - found.keys(), "was accepted and is gone")
+    wrong |= dict.fromkeys(found.keys() - accepted.keys(), "is new and was not accepted")
+    return {name: wrong[name] for name in {**accepted, **found} if wrong[name]}
 
 
-def kept(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, Any]:
+def keep_accepted(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, Any]:
     """What is found, but where it is as it was accepted but for rounding, as it was accepted."""
     wrong = differences(accepted, found, differs)
     return {name: value if name in wrong else accepted[name] for name, value in found.items()}
@@ -150,29 +144,28 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
     lock: dict[str, Any] = {}
     for judged in map(load_claim, names or read_entries()):
         row = rows._row(judged, measured)
-        lock |= _of_case(row.id, row, measured(judged.measure))
         lock |= {f"{row.id} | first rule": row.first_rule_verdict, f"{row.id} | note": row.note}
         lock |= {f"{row.id} | fails in": list(row.fails_in)}
         if row.columns:
             lock |= {f"{row.id} | verdict on these models": row.verdict_of_column}
-        for one in row.remedied:
-            lock |= _of_case(f"{row.id} | {one.remedy}", one, measured(judged.measure, one.remedy))
-        for family in (*(row.families or ()), *row.others):
-            place, model = f"{row.id} | {family.model}", {"model": family.model}
+        families = (*(row.families or ()), *row.others)
+        if families:
             lock |= {f"{row.id} | {row.model} | verdict": row.verdict_of_model}
-            lock |= _of_case(place, family, measured(judged.measure, **model))
-            for one in family.remedied:
-                lock |= _of_case(f"{place} | {one.remedy}", one, measured(judged.measure, one.remedy, **model))
+        for case in (row, *families):
+            place, model = (row.id, {}) if case is row else (f"{row.id} | {case.model}", {"model": case.model})
+            lock |= _list_case(place, case, measured(judged.measure, **model))
+            for remedied in case.remedied:
+                numbers = measured(judged.measure, remedied.remedy, **model)
+                lock |= _list_case(f"{place} | {remedied.remedy}", remedied, numbers)
     return dict(sorted(lock.items()))
 
 
-def _of_case(place: str, found: Any, measured: Any) -> dict[str, Any]:
+def _list_case(place: str, case: Any, measured: Any) -> dict[str, Any]:
     """The verdict, the parts and the numbers of a claim on one kind of prompt in one family."""
     numbers = {} if isinstance(measured, str) else measured.ours
-    held = {f"{place} | verdict": found.verdict}
-    held |= {f"{place} | part: {part}": answer for part, answer in found.parts.items()}
-    held |= {f"{place} | {name}": value for name, value in found.ours.items() if name not in numbers}
-    return held | {f"{place} | {name}": _plain(value) for name, value in numbers.items()}
+    parts = {f"part: {part}": answer for part, answer in case.parts.items()}
+    values = {"verdict": case.verdict, **parts, **case.ours, **{name: _plain(x) for name, x in numbers.items()}}
+    return {f"{place} | {name}": value for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -193,12 +186,9 @@ def read_lock(root: Path) -> dict[str, Any]:
 
 def write_lock(root: Path, lock: Mapping[str, Any]) -> None:
     """Write the lock, a line for each value."""
-    lines = (f" {json.dumps(name, ensure_ascii=False)}: {_line(value)}" for name, value in lock.items())
+    write = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    lines = (f" {write(name)}: {write(value)}" for name, value in lock.items())
     (root / LOCK).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def orphans(root: Path) -> Iterator[Path]:
@@ -217,11 +207,11 @@ def accept(root: Path, measured: Callable[..., Any]) -> dict[str, str]:
         path, found = expected_file(root, chapter), tagged(read(executed(root, chapter)))
         before = read_expected(path)
         if found:
-            write_expected(path, kept(before, found, text_differs))
+            write_expected(path, keep_accepted(before, found, text_differs))
         wrong = differences(before, found, text_differs)
         changed |= {f"{chapter.stem}, cell {name}": said for name, said in wrong.items()}
     before, found = read_lock(root), locked(measured)
-    write_lock(root, kept(before, found, value_differs))
+    write_lock(root, keep_accepted(before, found, value_differs))
     return changed | differences(before, found, value_differs)
 
 
@@ -232,14 +222,7 @@ def stored(folder: Path | None = None) -> Callable[..., Any]:
     return cache(partial(rows._measured, folder))
 
 
-def main() -> int:
-    """Command line: ``python tools/accept.py``; executes chapters that have changed first."""
-    if not execute_chapters(ROOT):
-        return 1
-    changed = accept(ROOT, stored())
-    print("\n".join(f"{name}: {said}" for name, said in changed.items()) or "nothing has changed")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if not execute_chapters(ROOT):
+        sys.exit(1)
+    print("\n".join(f"{name}: {said}" for name, said in accept(ROOT, stored()).items()) or "nothing has changed")

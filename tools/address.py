@@ -50,21 +50,17 @@ def is_setup_cell(source: str) -> bool:
     return source.splitlines()[:1] == TEMPLATE.splitlines()[:1]
 
 
-def has_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str) -> bool:
-    """Whether the first code cell is the set-up cell, hidden from the page."""
+def write_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str) -> bool:
+    """Make the set-up cell, hidden from the page, the first code cell; return whether it was not."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    return bool(code) and code[0].source == setup_cell(address, folder) and code[0].metadata.get("tags") == TAGS
-
-
-def write_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str) -> None:
-    """Put the cell in its place: where the first code cell is one already, or else before the first code cell."""
-    code = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-    place = code[0] if code else len(notebook.cells)
-    if code and is_setup_cell(notebook.cells[place].source):
-        notebook.cells[place].source = setup_cell(address, folder)
-    else:
-        notebook.cells.insert(place, nbformat.v4.new_code_cell(setup_cell(address, folder), id="setup"))
-    notebook.cells[place].metadata["tags"] = TAGS
+    source = setup_cell(address, folder)
+    if code and code[0].source == source and code[0].metadata.get("tags") == TAGS:
+        return False
+    if not (code and is_setup_cell(code[0].source)):
+        code.insert(0, nbformat.v4.new_code_cell(id="setup"))
+        notebook.cells.insert(notebook.cells.index(code[1]) if code[1:] else len(notebook.cells), code[0])
+    code[0].source, code[0].metadata["tags"] = source, TAGS
+    return True
 
 
 def set_address(address: str, root: Path = ROOT) -> list[Path]:
@@ -75,25 +71,24 @@ def set_address(address: str, root: Path = ROOT) -> list[Path]:
     """
     if not ADDRESS.fullmatch(address):
         raise ValueError(f"an address reads https://host/owner/name; got {address!r}")
-    present = repository_address(root)
-    texts = [*(root / name for name in NAMED_IN), *sorted((root / "book").rglob("*.ipynb"))]
-    named = [path for path in texts if present in path.read_text(encoding="utf-8")]
-    for path in named:
-        path.write_text(path.read_text(encoding="utf-8").replace(present, address), encoding="utf-8")
-    return named
+    present, changed = repository_address(root), []
+    for path in (*(root / name for name in NAMED_IN), *sorted((root / "book").rglob("*.ipynb"))):
+        if present in (text := path.read_text(encoding="utf-8")):
+            path.write_text(text.replace(present, address), encoding="utf-8")
+            changed.append(path)
+    return changed
 
 
 def differing(root: Path = ROOT, *, write: bool) -> list[Path]:
     """The chapters whose first cell is not the set-up cell of the present address; they are corrected if wanted."""
-    address, found = repository_address(root), []
+    address, wrong = repository_address(root), []
     for path in sorted((root / "book").rglob("*.ipynb")):
-        notebook, folder = nbformat.read(path, as_version=4), path.parent.relative_to(root).as_posix()
-        if not has_setup_cell(notebook, address, folder):
-            found.append(path)
+        notebook = nbformat.read(path, as_version=4)
+        if write_setup_cell(notebook, address, path.parent.relative_to(root).as_posix()):
+            wrong.append(path)
             if write:
-                write_setup_cell(notebook, address, folder)
                 nbformat.write(notebook, path)
-    return found
+    return wrong
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:

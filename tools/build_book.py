@@ -8,7 +8,6 @@ nothing by which the next build could take a failing chapter for a good one.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import re
@@ -55,26 +54,21 @@ def tree_key(root: Path, names: Iterable[str]) -> str:
 
 def pages_key(root: Path) -> str:
     """A short hash over what all pages depend on: settings, titles in the table of contents, names of modules."""
-    titles = [TITLE.search(source.read_text(encoding="utf-8")) for source in sources(root)]
+    titles = [title for path in pages(root).values() for title in TITLE.findall(path.read_text(encoding="utf-8"))[:1]]
     modules = sorted(str(path.relative_to(root)) for name in PACKAGES for path in (root / name).rglob("*.py"))
-    parts = [tree_key(root, PAGE_INPUTS), *(found[0] for found in titles if found), *modules]
+    parts = [tree_key(root, PAGE_INPUTS), *titles, *modules]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def sources(root: Path) -> list[Path]:
-    """The chapters and pages that the table of contents lists."""
-    return list(pages(root).values())
 
 
 def chapters(root: Path) -> list[Path]:
     """The chapters of the table of contents that are executed."""
-    return [path for path in sources(root) if path.suffix == ".ipynb"]
+    return [path for path in pages(root).values() if path.suffix == ".ipynb"]
 
 
 def site_is_current(root: Path) -> bool:
     """Whether ``_build/html`` was made from the files as they are now."""
-    stamp = root / "_build" / "html.key"
-    return (root / "_build" / "html").is_dir() and stamp.exists() and stamp.read_text() == tree_key(root, SITE_INPUTS)
+    site, stamp = root / "_build" / "html", root / "_build" / "html.key"
+    return site.is_dir() and stamp.exists() and stamp.read_text() == tree_key(root, SITE_INPUTS)
 
 
 def with_outputs(chapter: Path, run: Path) -> Any:
@@ -91,7 +85,7 @@ def with_outputs(chapter: Path, run: Path) -> Any:
 def stage(root: Path) -> Path:
     """Write the book with outputs to ``_build/sources`` and leave alone what has not changed there."""
     target = root / "_build" / "sources"
-    files = [root / "_config.yml", root / "_toc.yml", *sources(root)]
+    files = [root / "_config.yml", root / "_toc.yml", *pages(root).values()]
     files += [path for path in (root / "book").rglob("*") if path.is_file() and path.suffix not in (".ipynb", ".md")]
     for file in files:
         copy = target / file.relative_to(root)
@@ -115,28 +109,17 @@ def execute_chapters(root: Path) -> bool:
     return not failed
 
 
-def keep_only(folder: Path) -> None:
-    """Remove the siblings of ``folder``: what was made for another state of the project."""
-    if folder.parent.is_dir():
-        for other in folder.parent.iterdir():
-            if other != folder:
-                shutil.rmtree(other) if other.is_dir() else other.unlink()
-
-
 def build(root: Path = ROOT) -> int:
     """Build the book of ``root`` and publish it to ``_build/html``; return the exit status."""
     if site_is_current(root):
         return 0
-    site, fresh = root / "_build" / "html", root / "_build" / "html.new"
-    work = root / "_build" / "pages" / pages_key(root)
-    stamp, key = root / "_build" / "html.key", tree_key(root, SITE_INPUTS)
+    site, fresh, stamp = (root / "_build" / name for name in ("html", "html.new", "html.key"))
+    work, key = root / "_build" / "pages" / pages_key(root), tree_key(root, SITE_INPUTS)
     stamp.unlink(missing_ok=True)
-    for stale in (site, fresh):
+    for stale in {site, fresh, *work.parent.glob("*")} - {work}:
         shutil.rmtree(stale, ignore_errors=True)
-    keep_only(work)
     if not execute_chapters(root):
         return 1
-    done = False
     try:
         command = [sys.executable, str(root / "tools" / "render.py"), str(stage(root)), str(work / "html")]
         status = subprocess.run(command, cwd=root, env=os.environ | ENVIRONMENT).returncode
@@ -147,17 +130,15 @@ def build(root: Path = ROOT) -> int:
             finish(fresh, root, work / "pictures")
             fresh.rename(site)
             stamp.write_text(key)
-            done = True
+        return status
     finally:
-        if not done:
+        if not stamp.exists():
             for unfinished in (work, fresh):
                 shutil.rmtree(unfinished, ignore_errors=True)
-    return status
 
 
 def main() -> int:
     """Command line: ``python tools/build_book.py``."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
     status = build()
     if status:
         print("the book was not built: see above, where each warning is an error", file=sys.stderr)

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from functools import partialmethod
 from importlib.metadata import EntryPoint
 from multiprocessing import forkserver
 from pathlib import Path
@@ -25,7 +26,7 @@ import nbformat
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from reads import ROOT, make_key, name_reads
+from reads import make_key, name_reads
 
 JOBS = 2
 TIMEOUT = 900  # seconds a cell may take
@@ -87,7 +88,6 @@ class ForkedProcess:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        self._process.join(0)
         return self._process.exitcode
 
     def wait(self) -> int | None:
@@ -98,11 +98,8 @@ class ForkedProcess:
         if self.poll() is None and self.pid is not None:
             os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+    terminate = partialmethod(send_signal, signal.SIGTERM)
+    kill = partialmethod(send_signal, signal.SIGKILL)
 
 
 class ForkedKernels(LocalProvisioner):
@@ -134,11 +131,6 @@ def is_current(root: Path, chapter: Path) -> bool:
     """Return whether the outputs of a chapter that are kept are those of its present cells and reads."""
     run = last_run(root, chapter)
     return "reads" in run and run["key"] == make_key(root, read(chapter), run["reads"])
-
-
-def expected_seconds(root: Path, chapter: Path) -> float:
-    """How long a chapter took when it was last executed; where it never was, what it says itself, if it takes long."""
-    return last_run(root, chapter).get("seconds") or read(chapter)["metadata"].get("seconds", 0)
 
 
 async def execute(root: Path, chapter: Path) -> str | None:
@@ -184,7 +176,8 @@ def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[
     if not due:
         return {}
     fork_kernels()
-    due.sort(key=lambda chapter: expected_seconds(root, chapter), reverse=True)
+    # A chapter that was never executed may say itself that it takes long.
+    due.sort(key=lambda x: -(last_run(root, x).get("seconds") or read(x)["metadata"].get("seconds", 0)))
     return asyncio.run(_execute_all(root, due, jobs))
 
 
@@ -212,16 +205,3 @@ async def _execute_all(root: Path, chapters: list[Path], jobs: int) -> dict[Path
 
     done = await asyncio.gather(*map(one, chapters))
     return {chapter: wrong for chapter, wrong in zip(chapters, done, strict=True) if wrong is not None}
-
-
-def main() -> int:
-    """Command line: ``python tools/execute.py [CHAPTER ...]``; all chapters by default."""
-    chapters = [Path(name).resolve() for name in sys.argv[1:]] or sorted((ROOT / "book").rglob("*.ipynb"))
-    wrong = execute_changed(ROOT, chapters)
-    for chapter, text in wrong.items():
-        print(f"{chapter.relative_to(ROOT)} failed: {text}", file=sys.stderr)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

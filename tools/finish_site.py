@@ -69,25 +69,9 @@ FIGURE_NUMBER = re.compile(r'<span class="caption-number">Fig\. [\d.]+ </span>')
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
-# What readme_picture.py draws.
+# What benchmarks/readme_picture.py draws.
 PREVIEW = "heads.gif"
 COLOURS = 256
-MISSING = """<!DOCTYPE html>
-<html lang="en" style="color-scheme: light dark; background: Canvas; font: 1rem/1.5 system-ui, sans-serif">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>No such page &#8212; {title}</title>
-</head>
-<body>
-<main style="max-width: 36rem; margin: 15vh auto; padding: 0 1rem">
-<h1>No such page</h1>
-<p>Nothing stands at this address. The page may have been renamed. The contents are on the front page of
-<a href="{address}">{title}</a>.</p>
-</main>
-</body>
-</html>
-"""
 
 
 def plain(markup: str) -> str:
@@ -96,22 +80,16 @@ def plain(markup: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\\(?:[()\[\]]|mathrm|text\w*)|[{}]", "", text)).strip()
 
 
-def shortened(text: str, length: int = DESCRIPTION_LENGTH) -> str:
-    """The text, or its first words and an ellipsis.
-
-    >>> shortened("Two kinds of heads.", 12)
-    'Two kinds…'
-    """
-    return text if len(text) <= length else text[:length].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
-
-
-def description(page: str) -> str:
-    """What a page is about: its first paragraph without formulas, or nothing."""
-    found = PARAGRAPH.search(re.sub(r"<nav.*?</nav>", "", page, flags=re.DOTALL))
-    return shortened(plain(found["text"])) if found else ""
+def find_opening(page: str) -> str:
+    """Return what a page is about: its first paragraph without formulas, or its first words and an ellipsis."""
+    paragraph = PARAGRAPH.search(re.sub(r"<nav.*?</nav>", "", page, flags=re.DOTALL))
+    text = plain(paragraph["text"]) if paragraph else ""
+    if len(text) <= DESCRIPTION_LENGTH:
+        return text
+    return text[:DESCRIPTION_LENGTH].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
 
 
-def head(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
+def describe_page(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
     """Say in a page what it is about and where it stands, to search engines, link previews and citation managers.
 
     Args:
@@ -122,22 +100,21 @@ def head(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
     """
     for repeated in VIEWPORT.findall(page)[1:]:
         page = page.replace(repeated, "", 1)
-    title, about, address = TITLE.search(page), html.escape(description(page)), site + name
-    if not title:
+    if not (title := TITLE.search(page)):
         return page
-    facts = {"og:type": "article", "og:title": title["page"], "og:site_name": title["book"], "og:description": about}
-    facts |= {"og:url": address, "og:image": f"{site}_static/{PREVIEW}"}
+    about, address = html.escape(find_opening(page)), site + name
+    properties = {"title": title["page"], "site_name": title["book"], "description": about, "url": address}
+    properties = {"type": "article", **properties, "image": f"{site}_static/{PREVIEW}"}
     lines = [f'<link rel="canonical" href="{address}"/>']
     lines += [f'<meta name="description" content="{about}"/>'] * bool(about)
-    lines += [f'<meta property="{what}" content="{text}"/>' for what, text in facts.items() if text]
+    lines += [f'<meta property="og:{key}" content="{text}"/>' for key, text in properties.items() if text]
     if name.startswith("book/"):
-        said = [("title", html.unescape(title["page"])), ("inbook_title", html.unescape(title["book"]))]
-        said += [
-            ("author", who.get("name") or f"{who['family-names']}, {who['given-names']}") for who in citation["authors"]
-        ]
-        said += [("publication_date", f"{citation['date-released']:%Y/%m/%d}"), ("language", "en")]
-        said += [("fulltext_html_url", address)]
-        lines += [f'<meta name="citation_{what}" content="{html.escape(text)}"/>' for what, text in said]
+        authors = [who.get("name") or f"{who['family-names']}, {who['given-names']}" for who in citation["authors"]]
+        tags = [("title", title["page"]), ("inbook_title", title["book"])]
+        tags += [("author", html.escape(author)) for author in authors]
+        tags += [("publication_date", f"{citation['date-released']:%Y/%m/%d}"), ("language", "en")]
+        tags += [("fulltext_html_url", address)]
+        lines += [f'<meta name="citation_{key}" content="{text}"/>' for key, text in tags]
     return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
 
 
@@ -265,14 +242,17 @@ def carry_style(site: Path) -> None:
 
 def say_minutes(site: Path, root: Path) -> None:
     """Write under the title of each chapter how long its text takes to read; the two pages before them are short."""
-    for name, source in reading_path(root).items():
-        path = site / f"{name}.html"
-        if source.parent != root / "book" and path.is_file():
-            page = path.read_text(encoding="utf-8")
-            time = words_in_sight(page).minutes
-            line = f'<p class="posym-minutes">{time} minute{"s" if time > 1 else ""} to read</p>'
-            before, article, text = page.partition("<article")
-            path.write_text(before + article + text.replace("</h1>", f"</h1>\n{line}", 1), encoding="utf-8")
+    chapters = {f"{name}.html" for name, source in reading_path(root).items() if source.parent != root / "book"}
+
+    def add_line(page: str, name: str) -> str:
+        if name not in chapters:
+            return page
+        minutes = words_in_sight(page).minutes
+        line = f'<p class="posym-minutes">{minutes} minute{"s" if minutes > 1 else ""} to read</p>'
+        before, article, text = page.partition("<article")
+        return before + article + text.replace("</h1>", f"</h1>\n{line}", 1)
+
+    edit_pages(site, add_line)
 
 
 def pack_models(site: Path, results: Path) -> None:
@@ -342,7 +322,7 @@ def finish(site: Path, root: Path, kept: Path) -> None:
 
     def lighten(page: str, name: str) -> str:
         page = ICON_SCRIPT.sub("", page if name.endswith("search.html") else SEARCH.sub("", page))
-        page = anchors(drop_figure_numbers(mend_lists(head(page, name, address, citation))))
+        page = anchors(drop_figure_numbers(mend_lists(describe_page(page, name, address, citation))))
         page = CODE_WORD.sub(r"\1", CODE_WORD.sub(r"\1", page))  # one in another
         return REPEATED.sub("", page) if "api" in name.split("/")[-2:-1] else page
 
@@ -357,4 +337,5 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     drop_rules(site)
     carry_style(site)
     pack_pictures(site, kept)
-    (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")
+    missing = Path(__file__).with_name("404.html").read_text(encoding="utf-8")
+    (site / "404.html").write_text(missing.format(title=settings["title"], address=address), encoding="utf-8")

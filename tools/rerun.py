@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,5 @@ def write_chapters(root: Path) -> list[Path]:
     return chosen
 
 
-def main() -> int:
-    """Command line: ``python tools/rerun.py``."""
-    print(f"nbval runs {', '.join(chapter.stem for chapter in write_chapters(ROOT)) or 'no chapter'}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(f"nbval runs {', '.join(chapter.stem for chapter in write_chapters(ROOT)) or 'no chapter'}")

@@ -7,7 +7,7 @@ screen readers, and one style sheet; the scripts of MathJax, most of what a page
 from __future__ import annotations
 
 import html
-import importlib.util
+import importlib.resources
 import json
 import re
 import shutil
@@ -34,10 +34,7 @@ Formula = tuple[str, bool]
 
 def mathjax_folder() -> Path:
     """Where the installed MathJax files are."""
-    spec = importlib.util.find_spec("sphinx-mathjax-offline")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("the book sets its formulas with MathJax; pip install 'posym-core[book]'")
-    return Path(spec.submodule_search_locations[0]) / "static" / "mathjax"
+    return Path(str(importlib.resources.files("sphinx-mathjax-offline"))) / "static" / "mathjax"
 
 
 def formulas(page: str) -> list[Formula]:
@@ -77,28 +74,17 @@ def set_formulas(site: Path, mathjax: Path) -> None:
             raise ValueError("the pages hold formulas but no settings of MathJax; keep mathjax3_config in _config.yml")
         return
     distinct = sorted({formula for each in found.values() for formula in each})
-    request = {"mathjax": str(mathjax), "fonts": "mathjax", "options": json.loads(settings["options"])}
-    done = run_mathjax(request | {"formulas": distinct})
+    options = json.loads(settings["options"])
+    done = run_mathjax({"mathjax": str(mathjax), "fonts": "mathjax", "options": options, "formulas": distinct})
     markup = dict(zip(distinct, done["set"], strict=True))
     broken = [formula[0] for formula, text in markup.items() if "data-mjx-error" in text]
     if broken:
         raise ValueError(f"MathJax cannot read {len(broken)} formulas; correct them: {'; '.join(broken[:5])}")
+    link = r'\n    <link rel="stylesheet" type="text/css" href="\g<up>_static/mathjax.css" />'
     for path, text in pages.items():
-        path.write_text(_with_formulas(text, markup, bool(found[path])), encoding="utf-8")
-    _put_styles(site / "_static", mathjax, done["styles"])
-
-
-def _with_formulas(page: str, markup: dict[Formula, str], has_formulas: bool) -> str:
-    def place(match: re.Match[str]) -> str:
-        return FORMULA.sub(lambda found: markup[_formula(found)], match[0])
-
-    page = SETTINGS.sub("", PLACES.sub(place, page))
-    link = r'\n    <link rel="stylesheet" type="text/css" href="\g<up>_static/mathjax.css" />' if has_formulas else ""
-    return SCRIPT.sub(link, page)
-
-
-def _put_styles(static: Path, mathjax: Path, styles: str) -> None:
-    shutil.rmtree(static / "mathjax", ignore_errors=True)
-    shutil.copytree(mathjax / FONTS, static / "mathjax")
-    styles = re.sub(r"\s*\n\s*", " ", styles).replace("} ", "}\n").lstrip()
-    (static / "mathjax.css").write_text(styles + "\n" + STYLES, encoding="utf-8")
+        text = PLACES.sub(lambda place: FORMULA.sub(lambda found: markup[_formula(found)], place[0]), text)
+        text = SCRIPT.sub(link if found[path] else "", SETTINGS.sub("", text))
+        path.write_text(text, encoding="utf-8")
+    shutil.copytree(mathjax / FONTS, site / "_static" / "mathjax")
+    styles = re.sub(r"\s*\n\s*", " ", done["styles"]).replace("} ", "}\n").lstrip()
+    (site / "_static" / "mathjax.css").write_text(f"{styles}\n{STYLES}", encoding="utf-8")

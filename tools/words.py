@@ -1,14 +1,13 @@
 """Words in sight: how much a built page gives to read before anything is unfolded.
 
-``python tools/words.py [PAGE ...]`` prints a table, by default of all pages in ``_build/html``, and the sum of the
-reading path. Counted is what a browser shows: paragraphs, items, captions, headings and definitions, whether they are
-written in the chapter or printed by its cells. Not counted are tables, code, formulas, the controls and drawings of
-figures, badges (a claim's id and grade), and folds with their titles.
+``python tools/words.py`` prints a table of all pages in ``_build/html``. Counted is what a browser shows: paragraphs,
+items, captions, headings and definitions, whether they are written in the chapter or printed by its cells. Not counted
+are tables, code, formulas, the controls and drawings of figures, badges (a claim's id and grade), and folds with their
+titles.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,22 +82,7 @@ def reading_path(root: Path) -> dict[str, Path]:
     return {name: path for name, path in pages(root).items() if not name.startswith(LOOKED_UP)}
 
 
-def main() -> int:
-    """Command line: see above."""
-    site = ROOT / "_build" / "html"
-    names = sys.argv[1:] or list(pages(ROOT))
-    files = {name: site / f"{Path(name).with_suffix('')}.html" for name in names}
-    if missing := [name for name, file in files.items() if not file.is_file()]:
-        print(f"not built: {', '.join(missing)}; run make book first", file=sys.stderr)
-        return 1
-    counts = {name: words_in_sight(file.read_text(encoding="utf-8")) for name, file in files.items()}
-    if not sys.argv[1:]:
-        path = [counts[name] for name in reading_path(ROOT)]
-        counts["the reading path"] = Count(*map(sum, zip(*path, strict=True)))
-    for name, count in counts.items():
-        print(f"{count.words:7,} words ({count.printed:6,} printed by cells) {count.minutes:4} min  {name}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for name in pages(ROOT):
+        count = words_in_sight((ROOT / "_build" / "html" / f"{name}.html").read_text(encoding="utf-8"))
+        print(f"{count.words:7,} words ({count.printed:6,} printed by cells) {count.minutes:4} min  {name}")

@@ -59,9 +59,10 @@ def test_refuses_what_is_no_address(wrong: str, project: Path, capsys: pytest.Ca
 def test_set_up_cell_is_put_first_and_follows_the_address() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import torch")])
     for where in (OWN, "https://example.org/one/two"):
-        assert not address.has_setup_cell(notebook, where, "book")
-        address.write_setup_cell(notebook, where, "book")
-        assert address.has_setup_cell(notebook, where, "book")
+        assert address.write_setup_cell(notebook, where, "book")
+        assert not address.write_setup_cell(notebook, where, "book")
+        assert notebook.cells[0].source == address.setup_cell(where, "book")
+        assert notebook.cells[0].metadata["tags"] == address.TAGS
     assert [cell.source for cell in notebook.cells[1:]] == ["import torch"]
 
 

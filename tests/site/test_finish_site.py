@@ -155,7 +155,7 @@ def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_a
     score = inline("s_&lt;{\\mathrm{POS}}")
     path = write_page(tmp_path, f'<p>A "swap" of <em>two</em>\nblocks: {score}.</p>')
     page, site = path.read_text(encoding="utf-8"), "https://ann.github.io/heads/"
-    text = finish_site.head(page, "book/scores.html", site, CITATION)
+    text = finish_site.describe_page(page, "book/scores.html", site, CITATION)
     for line in (
         '<meta name="description" content="A &quot;swap&quot; of two blocks: s_&lt;POS."/>',
         '<meta property="og:title" content="Scores"/>',
@@ -172,7 +172,7 @@ def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_a
     ):
         assert text.count(line) == 1, line
     assert text.count('name="viewport"') == 1
-    index = finish_site.head(page, "search.html", site, CITATION)
+    index = finish_site.describe_page(page, "search.html", site, CITATION)
     assert 'href="https://ann.github.io/heads/search.html"' in index
     assert "citation_" not in index
 
@@ -192,9 +192,17 @@ def test_a_bibliography_is_no_list_without_items() -> None:
     assert finish_site.mend_lists(page) == page.replace('role="list" ', "")
 
 
-def test_texts_are_shortened_between_words() -> None:
-    assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
-    assert finish_site.shortened("Two kinds.", 12) == "Two kinds."
+@pytest.mark.parametrize(
+    ("words", "about"),
+    [
+        ("word " * 35 + "12345", "word " * 35 + "12345"),
+        ("word " * 35 + "123456", ("word " * 35).strip() + "…"),
+        ("word " * 34 + "word, 123456", ("word " * 35).strip() + "…"),
+    ],
+)
+def test_pages_are_described_by_their_first_words(words: str, about: str) -> None:
+    assert finish_site.find_opening(f"<article><h1>Scores</h1><p>{words}</p><p>More.</p></article>") == about
+    assert finish_site.find_opening("<article><h1>Scores</h1></article>") == ""
 
 
 def test_packed_pictures_look_the_same(tmp_path: Path) -> None:

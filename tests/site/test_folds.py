@@ -7,8 +7,6 @@ import re
 import folds
 import pytest
 
-RESULT = "Result {}: posym_core 0.1.0 (code 0a1b2c3d), CPU (x86_64, 1 thread), 2026-01-31, 9 s, seed 0, sha256 {:012x}"
-
 
 def code(source: str) -> str:
     return f'<div class="cell_input docutils container">\n<div class="highlight"><pre>{source}</pre></div>\n</div>'
@@ -110,28 +108,6 @@ def test_anchors_and_tags_of_cells_stay() -> None:
     assert 'class="cell tag_shows-u25-7 tag_hide-input docutils' in page
 
 
-@pytest.mark.parametrize(
-    ("output", "left", "names"),
-    [
-        ("<p>{a}. {b}.</p>", "", "ab"),
-        ("<p>{a}<br/>\n{b}</p>", "", "ab"),
-        ('<ul class="simple">\n<li><p>{a}</p></li>\n<li><p>{a}</p></li>\n</ul>', "", "a"),
-        ("<figcaption>Five heads. {a}.</figcaption>", "<figcaption>Five heads.</figcaption>", "a"),
-        ("<p>{a}; 5 seeds.</p>", "<p>Result run/a; 5 seeds.</p>", "a"),
-        ("<p>Runs: {a}; {b}.</p>", "<p>Runs: Result run/a; Result run/b.</p>", "ab"),
-        ("<details><summary>{a}</summary></details>", "<details><summary>{a}</summary></details>", ""),
-    ],
-)
-def test_where_numbers_come_from_is_folded_once(output: str, left: str, names: str) -> None:
-    results = {name: RESULT.format(f"run/{name}", place) for place, name in enumerate("ab")}
-    page = folds.fold_cells(cell(code("show()") + shown(output.format(**results))))
-    said, _, sources = page.partition("<summary>Where these numbers come from</summary>")
-    assert "".join(
-        said[said.index("_output docutils container") :].split(">", 1)[1].split("</div>")[0].split("\n")
-    ) == (left.format(**results))
-    assert re.findall(r"<li><code>run/(\w)</code>: posym_core 0.1.0.*?, sha256 \d{12}</li>", sources) == list(names)
-
-
 def boxed(kind: str, text: str) -> str:
     return f'<div class="{kind}admonition">\n<p class="admonition-title">Title</p><p>{text}</p>\n</div>'
 
@@ -144,9 +120,9 @@ def section(heading: str, *inside: str) -> str:
 
 def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None:
     theorem = '<div class="proof theorem admonition"><span class="caption-number">Theorem 2 </span><p>So.</p></div>'
-    plots = [folds.folded("Code of this figure", text) for text in "ab"]
+    plots = [folds.make_fold("Code of this figure", text) for text in "ab"]
     nested = "<details><summary>Outer</summary>\n<p>c</p><details><summary>Inner</summary>d</details></details>"
-    sources = folds.folded(folds.SOURCES, "<ul><li>e</li></ul>")
+    sources = folds.make_fold(folds.SOURCES, "<ul><li>e</li></ul>")
     first = section(
         "One", sources, theorem, boxed("proof dropdown ", "Proof. By f."), plots[0], "<p>Text.</p>", plots[1]
     )
@@ -171,7 +147,7 @@ def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None
     [
         boxed("solution dropdown ", "a"),
         '<details class="posym-row stay"><summary>U25-1</summary>a</details>',
-        f'<figure class="posym-figure">{folds.folded("All heads", "a")}</figure>',
+        f'<figure class="posym-figure">{folds.make_fold("All heads", "a")}</figure>',
         "<p>Nothing is folded.</p>",
     ],
 )

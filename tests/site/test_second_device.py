@@ -1,7 +1,7 @@
 """Cells of chapters that read a language model's tensors, on a device that is not the CPU's.
 
 A tiny model of the packaged one's shape stands in for it, so that a cell takes seconds; what a cell claims about the
-packaged model is computed and not required. ``tools/second_device.py`` runs whole chapters with the packaged model.
+packaged model is computed and not required. ``second_device.py`` runs whole chapters with the packaged model.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_an_experiment_runs_beside_the_results_that_it_reads(monkeypatch: pytest
         raise RuntimeError("two devices")
 
     monkeypatch.setattr(experiments, "run_experiment", run)
-    (said,) = second_device.failing_experiment("hop_length")
+    (said,) = second_device.run_small_experiment("hop_length")
     assert said.startswith("RuntimeError: two devices")
     assert "multihop" in seen[0]
     assert "hop_length" not in seen[0]

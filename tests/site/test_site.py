@@ -25,7 +25,6 @@ import axes
 import build_book
 import numpy as np
 import pytest
-import readme_picture
 from address import repository_address
 from axe import RULES, violations
 from bs4 import BeautifulSoup, Tag
@@ -34,6 +33,7 @@ from fontTools.ttLib import TTFont
 from PIL import Image
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
+from benchmarks import readme_picture
 from posym_core.encodings import ENCODINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,7 +159,7 @@ def test_the_picture_of_the_readme_is_the_slider_of_the_front_page(site: Path) -
             image.seek(at % image.n_frames)
             kept = np.asarray(image.convert("RGB"), dtype=float)
             # Fonts and edges may differ a little between versions.
-            assert np.abs(np.asarray(drawn, dtype=float) - kept).mean() < 3, "run tools/readme_picture.py"
+            assert np.abs(np.asarray(drawn, dtype=float) - kept).mean() < 3, "run python -m benchmarks.readme_picture"
 
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["assets", "links"])
@@ -187,6 +187,12 @@ def test_no_markup_is_left_to_read(site: Path, name: str) -> None:
     """A role that Sphinx does not understand, such as an empty one, is printed as it stands and is no warning."""
     texts = read_page(site / name).find_all(string=re.compile(r"\{(cite|prf|eq|ref|doc|numref|term)(:\w+)?\}`"))
     assert not [text for text in texts if not text.find_parents(["code", "pre", "script"])]
+
+
+@pytest.mark.parametrize("name", CHAPTERS or [None])
+def test_checksums_of_results_stand_in_folds(site: Path, name: str) -> None:
+    sums = read_page(site / name).find_all(string=re.compile(r", sha256 \w{12}"))
+    assert not [text for text in sums if not text.find_parents(["details", "script"])]
 
 
 NO_PLACES = {"404.html", "index.html", "search.html"}  # where nobody can be sent

@@ -1,7 +1,7 @@
 """The picture that the readme opens with and that links to the site show: ``book/_static/heads.gif``.
 
 It is the slider of the front page, moved from the most positional head to the most symbolic one, and drawn from the
-figure of the built page: ``python tools/readme_picture.py`` writes it anew after ``make book``.
+figure of the built page: ``python -m benchmarks.readme_picture`` writes it anew after ``make book``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,12 +95,6 @@ def picture(figure: dict[str, Any]) -> bytes:
     return moving.getvalue()
 
 
-def main() -> int:
-    """Command line."""
+if __name__ == "__main__":
     PICTURE.write_bytes(picture(read_figure()))
     print(f"written to {PICTURE.relative_to(ROOT)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
