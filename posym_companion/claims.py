@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from posym_companion.catalogue import EXPERIMENTS
 from posym_companion.verdicts import REMEDIES, Claim, Line, Measured, Rule
 
 FILE = Path(__file__).with_name("claims.toml")
@@ -45,7 +46,9 @@ def load_claim(name: str) -> Claim:
     entry = _entry(name)
     if "column_of" not in read_entries()[name]:
         entry["columns"] = tuple(load_claim(each) for each, x in read_entries().items() if x.get("column_of") == name)
-    judge, unit = entry.pop("judge", None), entry.pop("unit", "cases")
+    judge, unit = entry.pop("judge", ""), entry.pop("unit", "cases")
+    experiment = judge.partition(":")[0].rpartition(".")[2]
+    entry = {"command": f"posym run {experiment}" if experiment in EXPERIMENTS else ""} | entry
     if "first_rule" in entry:
         entry["first_rule"] = _rule(name, _complete_first_rule(name, entry), unit)
     if "rule" in entry:
@@ -54,8 +57,7 @@ def load_claim(name: str) -> Claim:
     if unknown := set(fixed) - set(REMEDIES):
         _refuse(name, f"remedies stand in lists by when they were fixed, and are {', '.join(REMEDIES)}; not {unknown}")
     entry["remedies"] = {remedy: fixed[remedy] for remedy in REMEDIES if remedy in fixed}
-    measure = None if judge is None else _function(name, judge)
-    return _made(Claim, name, {"id": name, "measure": measure, **entry})
+    return _made(Claim, name, {"id": name, "measure": _function(name, judge), **entry})
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -73,8 +75,14 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _complete_first_rule(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a claim's first rule with the lines that its ``keeps`` names, which stand in the later rule."""
+    """Return a claim's first rule with what it shares with the later one: words, and lines that its ``keeps`` names."""
     first, later = dict(entry["first_rule"]), entry.get("rule", {})
+    if rewords := first.pop("rewords", []):
+        first["says"] = later.get("says", "")
+    for words, in_place in rewords:
+        if first["says"].count(words) != 1:
+            _refuse(name, f"a first rule rewords what the rule says once, not {words!r}")
+        first["says"] = first["says"].replace(words, in_place)
     parts = first.pop("keeps", [])
     lines = {kind: _spread_all(later.get(kind, {})) for kind in ("lines", "able")}
     if unknown := [part for part in parts if part not in {**lines["lines"], **lines["able"]}]:
@@ -111,7 +119,8 @@ def _rule(name: str, entry: Mapping[str, Any], unit: str) -> Rule:
     made = {
         kind: tuple(_line(name, part, x, unit) for part, x in _spread_all(each).items()) for kind, each in lines.items()
     }
-    return _made(Rule, name, {"whole": "reproduced in kind", **entry, **made})
+    refutes = any(line.refutes for line in made.get("lines", ()))
+    return _made(Rule, name, {"whole": "reproduced" if refutes else "reproduced in kind", **entry, **made})
 
 
 def _line(name: str, part: str, entry: Any, unit: str) -> Line:

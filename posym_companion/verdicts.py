@@ -498,7 +498,7 @@ class Claim:
         claim: the statement, in a sentence or two.
         paper: the paper's own figure.
         rule: how numbers become a verdict.
-        measure: from the folder of results to what was measured; None where nothing can be measured yet.
+        measure: from the folder of results to what was measured.
         first_rule: the rule that was written before data were seen, if that is another one.
         changed_because: why the first rule was replaced; a clause.
         rule_fixed: ``"before the run"``, ``"after a first look"`` at the data, or ``"not auditable"`` where
@@ -522,7 +522,7 @@ class Claim:
     claim: str
     paper: str
     rule: Rule
-    measure: Callable[..., Measured] | None
+    measure: Callable[..., Measured]
     rule_fixed: Fixed = "before the run"
     first_rule: Rule | None = None
     first_rule_fixed: Fixed = "before the run"

@@ -132,12 +132,8 @@ def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[On
     ]
 
 
-def _measured(
-    folder: Path | None, measure: Callable[..., Measured] | None, *remedy: Remedy, **model: str
-) -> Measured | str:
+def _measured(folder: Path | None, measure: Callable[..., Measured], *remedy: Remedy, **model: str) -> Measured | str:
     """What was measured, or why nothing is."""
-    if measure is None:
-        return "no experiment of this project measures it yet"
     try:
         return measure(folder, *remedy, **model)
     except MissingResultError as error:

@@ -19,6 +19,7 @@ rule.says = "All heads are."
 rule.whole = "reproduced"
 rule.lines.heads = "heads that are > 0.5"
 """
+RUN = "head_geometry:toys_trace_circles"
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_every_claim_has_a_judge_that_is_there():
     for name in claims.read_entries():
         found = claims.load_claim(name)
         assert found.id == name
-        assert found.measure is None or callable(found.measure)
+        assert callable(found.measure)
 
 
 def test_a_claim_is_one_entry(written):
@@ -58,6 +59,15 @@ def test_an_entry_leaves_out_what_follows(written):
     written(ENTRY)
     found = claims.load_claim("X-1")
     assert (found.claim, found.rule_fixed, found.first_rule_fixed) == (found.short, *["before the run"] * 2)
+    assert (found.command, found.rule.whole) == ("", "reproduced")
+    run = ENTRY.replace('rule.whole = "reproduced"\n', "").replace("canonical_theory:peaks_bend", RUN)
+    written(run)
+    assert (claims.load_claim("X-1").command, claims.load_claim("X-1").rule.whole) == (
+        "posym run head_geometry",
+        "reproduced in kind",
+    )
+    written(run.replace('heads = "heads that are > 0.5"', "heads.refutes = true"))
+    assert claims.load_claim("X-1").rule.whole == "reproduced"
     later = """unit = "models"
     remedies = { "after a first look" = ["prose", "none"], "before the run" = ["lead"] }
     first_rule.says = "Some are."
@@ -83,6 +93,7 @@ def test_an_entry_leaves_out_what_follows(written):
     assert (column.rule_fixed, column.remedies) == ("after a first look", {})
 
 
+REWORDS = r"claims.toml, X-1: a first rule rewords what the rule says once, not "
 LINE = r'claims.toml, X-1: \'heads\' asks a number, or one and a threshold as in "accuracy > 0.9", not '
 
 
@@ -110,6 +121,8 @@ LINE = r'claims.toml, X-1: \'heads\' asks a number, or one and a threshold as in
             'changed_because = "."\nfirst_rule.says = "."\nfirst_rule.keeps = ["legs"]\nchanges =',
             r"X-1: a first rule keeps parts of the rule, heads; not \['legs'\]",
         ),
+        ("changes =", 'first_rule.rewords = [["Some", "No"]]\nchanges =', REWORDS + "'Some'"),
+        ("changes =", 'first_rule.rewords = [["a", "o"]]\nchanges =', REWORDS + "'a'"),
         ("are > 0.5", "are > 0.5, mean < 0.6", LINE + "'heads that are > 0.5, mean < 0.6'"),
         (".heads", "", r"claims.toml, X-1: a rule's lines stand by the part that each decides"),
         (
@@ -136,7 +149,9 @@ def test_an_entry_that_does_not_fit_is_refused(written, old, new, message):
 def test_lines_that_differ_in_words_stand_once_and_a_first_rule_names_those_that_it_keeps(written):
     once = """rule.lines."{0} are" = { each = "{1} > 0, mean > 0.5", testable = ["some {0}", "{1} > 0"], over = [
   ["heads", "size"], ["planes", "angle"]] }"""
-    first = 'first_rule.says = "."\nfirst_rule.keeps = ["planes are"]\nchanged_because = "."\nchanges ='
+    first = (
+        'first_rule.rewords = [["All", "Some"]]\nfirst_rule.keeps = ["planes are"]\nchanged_because = "."\nchanges ='
+    )
     written(ENTRY.replace('rule.lines.heads = "heads that are > 0.5"', once).replace("changes =", first))
     claim = claims.load_claim("X-1")
     assert [line.part for line in claim.rule.lines] == ["heads are", "planes are"]
@@ -144,4 +159,4 @@ def test_lines_that_differ_in_words_stand_once_and_a_first_rule_names_those_that
     assert (heads.each[0].of, heads.each[0].above, heads.each[0].mean) == ("size", 0.0, 0.5)
     assert planes.testable == Line(part="some planes", of="angle", above=0.0)
     assert claim.first_rule is not None
-    assert claim.first_rule.lines == (planes,)
+    assert (claim.first_rule.says, claim.first_rule.lines) == ("Some heads are.", (planes,))

@@ -72,7 +72,7 @@ def test_a_row_shows_its_columns_and_counts_their_lines():
     said = "Asked of small decoders: *reproduced in kind*; taught models: *not reproduced*."
     assert found.summary.endswith(said)
     assert make_row(head).by_column == ""
-    untold = make_row(replace(head, columns=[replace(column, measure=None)]))
+    untold = make_row(replace(head, columns=[replace(column, measure=asked({}).measure)]))
     assert (untold.verdict, untold.grade) == ("reproduced in kind", "reproduced in kind")
 
 
