@@ -172,15 +172,16 @@ def run_uncompiled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replace_forward(modules: Iterable[nn.Module], attend: Callable[..., Any]) -> Iterator[None]:
-    """Let modules run by ``attend(run, module, ...)`` within the block, in this thread; ``run`` is their own forward.
+def replace_forward(modules: Iterable[nn.Module], instead: Callable[..., Any]) -> Iterator[None]:
+    """Let modules run by ``instead(run, module, ...)`` within the block, in this thread; ``run`` is their own forward.
 
-    Blocks of several threads undo each other: hold ``ONE_AT_A_TIME`` around one.
+    Blocks of several threads undo each other: hold ``ONE_AT_A_TIME`` around one. Functions ``instead`` are called
+    ``run_module``, by which an error of the model's own is known.
     """
     owner = threading.get_ident()
 
-    def forward(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
-        return attend(run, module, *args, **inputs) if threading.get_ident() == owner else run(*args, **inputs)
+    def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+        return instead(run, module, *args, **inputs) if threading.get_ident() == owner else run(*args, **inputs)
 
     with contextlib.ExitStack() as stack:
         for module in dict.fromkeys(modules):
@@ -190,5 +191,5 @@ def replace_forward(modules: Iterable[nn.Module], attend: Callable[..., Any]) ->
                 stack.callback(fields.update, forward=run)
             else:
                 stack.callback(fields.pop, "forward")
-            fields["forward"] = functools.wraps(run)(functools.partial(forward, run, module))
+            fields["forward"] = functools.wraps(run)(functools.partial(run_module, run, module))
         yield

@@ -161,7 +161,7 @@ def edit_rope(
             changed = _ChangedLayer(edited, layer, call, place, route)
             if changed.touched.any():
                 # While the module runs, and not longer: so that a tap, whenever entered, looks on from within.
-                stack.enter_context(replace_forward([call.module], partial(changed.attend, model)))
+                stack.enter_context(replace_forward([call.module], partial(changed.run_module, model)))
 
         def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
             place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
@@ -216,7 +216,7 @@ class _ChangedLayer:
         if grouped and not self.alike:
             check_grouped(call.module)
 
-    def attend(self, model: nn.Module, run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+    def run_module(self, model: nn.Module, run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
         """Run the module with changed queries and keys."""
         interface = self.route == "interface"
         with wrap_interface(model, {module}, self.around) if interface else _ChangedFunctions(self):

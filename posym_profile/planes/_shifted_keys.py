@@ -85,7 +85,7 @@ class ShiftedKeys:
                     self.hidden[module, number] = hidden
                     break
 
-        def note(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+        def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
             if not running:
                 numbers.clear()
             number = numbers[module] = numbers.get(module, -1) + 1
@@ -98,7 +98,7 @@ class ShiftedKeys:
                 self.returned[module, number] = output
             return output
 
-        with replace_forward(self.model.modules(), note):
+        with replace_forward(self.model.modules(), run_module):
             self.route: Route = forward_with_hook(
                 self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
             )
@@ -192,7 +192,7 @@ class ShiftedKeys:
         numbers: dict[nn.Module, int] = {}
         self.leave = leave
 
-        def attend(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+        def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
             numbers[module] = numbers.get(module, -1) + 1
             place = module, numbers[module]
             if place in self.hidden:
@@ -205,7 +205,7 @@ class ShiftedKeys:
                 run(*args, **inputs)
             return self.returned[place]
 
-        with replace_forward(self.callers, attend):
+        with replace_forward(self.callers, run_module):
             yield
 
 
