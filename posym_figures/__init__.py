@@ -1,35 +1,35 @@
 """Arrays in, figures out, which move without a kernel: sliders, the head explorer, static plots."""
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from posym_figures._controls import Choice, Slider
+from posym_figures._explorer import (
+    ARRAYS,
+    ExplorerFigure,
+    HeadInput,
+    count_packed_bytes,
+    format_tau,
+    head_explorer,
+    select_layers,
+)
+from posym_figures._frames import require_shape
+from posym_figures._guess import Guess
+from posym_figures._pages import (
+    Figure,
+    LiveFigure,
+    join_module,
+    join_scripts,
+    render_page,
+    require_texts,
+    write_plain_maths,
+)
+from posym_figures._panels import Heatmap, Points, Readout
+from posym_figures._series import Bars, Lines
+from posym_figures._sliders import SliderFigure, slider_figure
+
 if TYPE_CHECKING:
-    from posym_figures._controls import Choice, Slider
-    from posym_figures._explorer import (
-        ARRAYS,
-        ExplorerFigure,
-        HeadInput,
-        count_packed_bytes,
-        format_tau,
-        head_explorer,
-        select_layers,
-    )
-    from posym_figures._frames import require_shape
-    from posym_figures._guess import Guess
     from posym_figures._live import AskingWidget
-    from posym_figures._pages import (
-        Figure,
-        LiveFigure,
-        join_module,
-        join_scripts,
-        render_page,
-        require_texts,
-        write_plain_maths,
-    )
-    from posym_figures._panels import Heatmap, Points, Readout
-    from posym_figures._series import Bars, Lines
-    from posym_figures._sliders import SliderFigure, slider_figure
     from posym_figures._style import INK, PALETTE, STYLE, WIDTH, apply_style, draw_note, draw_points, say_undefined
 
 __all__ = [
@@ -40,32 +40,14 @@ __all__ = [
     "write_plain_maths",
 ]  # fmt: skip
 
-# Where names are imported from when they are first asked for: figures with sliders do without Matplotlib.
-_HOMES = {
-    "_controls": ("Choice", "Slider"),
-    "_explorer": ("ARRAYS", "ExplorerFigure", "HeadInput", "count_packed_bytes", "format_tau", "head_explorer",
-                  "select_layers"),
-    "_frames": ("require_shape",),
-    "_guess": ("Guess",),
-    "_live": ("AskingWidget",),
-    "_pages": ("Figure", "LiveFigure", "join_module", "join_scripts", "render_page", "require_texts",
-               "write_plain_maths"),
-    "_panels": ("Heatmap", "Points", "Readout"),
-    "_series": ("Bars", "Lines"),
-    "_sliders": ("SliderFigure", "slider_figure"),
-    "_style": ("INK", "PALETTE", "STYLE", "WIDTH", "apply_style", "draw_note", "draw_points", "say_undefined"),
-}  # fmt: skip
-
 
 def __getattr__(name: str) -> Any:
-    """A name of the package's face, or one of its modules and rooms."""
-    for home, names in _HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            return value
-    if name.startswith("__") or importlib.util.find_spec(f"{__name__}.{name}") is None:
+    """A name that needs anywidget or Matplotlib: figures with sliders do without either."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")
+    home = importlib.import_module(f"{__name__}.{'_live' if name == 'AskingWidget' else '_style'}")
+    value = globals()[name] = getattr(home, name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -70,13 +70,13 @@ def fill_panels(panels: Sequence[Panel], sliders: Sequence[Slider], compute: Com
         )
     start = {slider.name: slider.settings[slider.index] for slider in sliders}
     names = [slider.name for slider in moved]
-    found: list[list[dict[str, Any]]] = [[] for _ in lacking]
+    computed: list[list[dict[str, Any]]] = [[] for _ in lacking]
     for setting in product(*(slider.settings for slider in moved)):
         items = compute_results(compute, panels, start | dict(zip(names, setting, strict=True)))
-        for fields, place in zip(found, lacking, strict=True):
+        for fields, place in zip(computed, lacking, strict=True):
             fields.append(panels[place].given(items[place]))
     whole = list(panels)
-    for fields, place in zip(found, lacking, strict=True):
+    for fields, place in zip(computed, lacking, strict=True):
         whole[place] = _with_frames(panels[place], fields, moved, sliders)
     return whole
 
@@ -98,8 +98,8 @@ def _with_frames(
     shape = [len(slider.values) for slider in moved]
     # The settings where the other sliders are at their start, in the order of the panel's own.
     at_start = tuple(slice(None) if slider.name in over else slider.index for slider in moved)
-    kept = [name for name in names if name in over]
-    places = np.arange(math.prod(shape)).reshape(shape)[at_start].transpose([kept.index(name) for name in over])
+    moving = [name for name in names if name in over]
+    places = np.arange(math.prod(shape)).reshape(shape)[at_start].transpose([moving.index(name) for name in over])
 
     def frames(values: list[Any]) -> Any:
         chosen = [values[place] for place in places.ravel()]

@@ -130,8 +130,8 @@ class AskingWidget(anywidget.AnyWidget):
         self.on_msg(self._hear)
 
     def _hear(self, _: Any, content: Any, buffers: Any) -> None:
-        if (said := self._answer(content)) is not None:
-            self.send(said)
+        if (message := self._answer(content)) is not None:
+            self.send(message)
 
 
 def _own(result: Any) -> Any:

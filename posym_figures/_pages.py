@@ -59,7 +59,7 @@ class Figure:
     def page(self, title: str = "") -> str:
         """The figure as a page that stands alone: for an ``<iframe>``, or for a talk without a network."""
         title = escape(title or self.text.strip("<>").partition(":")[0])
-        return ALONE.format(title=title, figure=CAPTION.sub(lambda found: write_plain_maths(found[0]), self.html))
+        return ALONE.format(title=title, figure=CAPTION.sub(lambda match: write_plain_maths(match[0]), self.html))
 
     def save(self, path: str | Path) -> Path:
         """Write :meth:`page` to a file, whole or not at all, and return where it is."""
@@ -88,7 +88,7 @@ class LiveFigure(Figure, ABC):
     def markup(self) -> str:
         """The figure without its script; nothing sets formulas in a widget."""
         bare = re.sub(r"<script>.*?</script>\s*", "", self.html, flags=re.DOTALL)
-        return CAPTION.sub(lambda found: write_plain_maths(found[0]), bare)
+        return CAPTION.sub(lambda match: write_plain_maths(match[0]), bare)
 
     @property
     def _live(self) -> bool:
@@ -102,8 +102,8 @@ class LiveFigure(Figure, ABC):
         if not self._live:
             return super()._repr_mimebundle_(include, exclude)
         bundle, about = self.widget()._repr_mimebundle_() or ({}, {})
-        said = {"text/html": self._repr_html_(), "text/plain": self.text}
-        return bundle | {kind: text for kind, text in said.items() if text is not None}, about
+        texts = {"text/html": self._repr_html_(), "text/plain": self.text}
+        return bundle | {kind: text for kind, text in texts.items() if text is not None}, about
 
 
 def _kernel_runs() -> bool:
@@ -183,17 +183,17 @@ def write_plain_maths(text: str) -> str:
     'Where θ n² is 10⁻⁴.'
     """
 
-    def letter(found: re.Match[str]) -> str:
+    def letter(match: re.Match[str]) -> str:
         try:
-            return unicodedata.lookup(f"GREEK SMALL LETTER {found[1]}")
+            return unicodedata.lookup(f"GREEK SMALL LETTER {match[1]}")
         except KeyError:
-            return found[1]
+            return match[1]
 
-    def formula(found: re.Match[str]) -> str:
-        raised = re.sub(r"\^\{?(-?\d+)\}?", lambda power: power[1].translate(SUPERSCRIPTS), found[1])
+    def formula(match: re.Match[str]) -> str:
+        raised = re.sub(r"\^\{?(-?\d+)\}?", lambda power: power[1].translate(SUPERSCRIPTS), match[1])
         return re.sub(r"\\([A-Za-z]+)", letter, raised).replace("{", "").replace("}", "")
 
-    return re.sub(r"\\\((.+?)\\\)", formula, re.sub(r"\$([^$]+)\$", r"\\(\1\\)", text))
+    return re.sub(r"\\\((.+?)\\\)", formula, _maths(text))
 
 
 TEMPLATES = Environment(

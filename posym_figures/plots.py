@@ -56,7 +56,6 @@ def heatmap(
     decimals: int | None = None,
     row_labels: Sequence[str] | None = None,
     column_labels: Sequence[str] | None = None,
-    diagonal: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw a matrix ``[row, column]``, the first row on top; by default a cross-logit matrix ``C[a, b]``.
@@ -65,7 +64,6 @@ def heatmap(
         colours: ``"diverging"`` around 0 or ``"sequential"``.
         limits: values at the ends of the colours; from the matrix unless given.
         decimals: write the values in the cells with so many decimals.
-        diagonal: frame the diagonal, the logits that a head really has.
     """
     matrix = require_shape("matrix", matrix, "row", "column")
     if colours not in COLOUR_MAPS:
@@ -77,15 +75,12 @@ def heatmap(
     if decimals is None:
         draw_scale_bar(ax, image)
     draw_tick_labels(ax, matrix.shape, row_labels, column_labels)
-    if diagonal:
-        for place in range(min(rows, columns)):
-            ax.add_patch(Rectangle((place - 0.47, place - 0.47), 0.94, 0.94, fill=False, edgecolor=INK, linewidth=1.5))
     ax.set_title(title)
     return get_figure(ax)
 
 
 @apply_style
-def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "") -> Figure:
+def layer_head_scores(positional: Any, symbolic: Any) -> Figure:
     """Draw positional and symbolic scores ``[layer, head]`` side by side on one colour scale from 0 to 1."""
     positional = require_shape("positional", positional, "layer", "head")
     symbolic = require_shape("symbolic", symbolic, *zip(("layer", "head"), positional.shape, strict=True))
@@ -98,8 +93,6 @@ def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "") -> Fig
         draw_tick_labels(ax, scores.shape, list(map(str, range(layers))), list(map(str, range(heads))))
     draw_scale_bar(axes[1], image, shrink=0.9, pad=0.02)
     axes[1].set_ylabel("")
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
     return figure
 
 

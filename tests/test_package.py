@@ -27,7 +27,6 @@ from PIL import Image, ImageSequence
 from pybtex.richtext import Text
 
 import posym_core
-import posym_figures
 import posym_profile
 from benchmarks import readme_picture
 from posym_companion.catalogue import EXPERIMENTS
@@ -213,7 +212,7 @@ def test_byte_code_alone_is_enough(tmp_path: Path) -> None:
     assert said == "[1.0, 0.01] 1 True\n"
 
 
-@pytest.mark.parametrize("package", [posym_core, posym_profile, posym_figures])
+@pytest.mark.parametrize("package", [posym_core, posym_profile])
 def test_the_face_says_once_where_each_name_is_from(package: ModuleType) -> None:
     """To those who read code, by imports that never run, and to the interpreter by a table."""
     tree = ast.parse((ROOT / package.__name__ / "__init__.py").read_text(encoding="utf-8"))

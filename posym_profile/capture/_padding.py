@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Any
 
 import torch
@@ -23,32 +22,25 @@ def remove_padding(
 
     Refuse prompts of fewer than ``least`` tokens, or with the model's pad token at an end that no mask tells of.
     """
-    with Checks():
-        return _split(model, input_ids, attention_mask, least)
-
-
-def _split(
-    model: nn.Module, input_ids: Int[Tensor, "prompt token"], attention_mask: Tensor | None, least: int
-) -> list[Int[Tensor, "prompt token"]]:
     embeddings: Any = None
     with contextlib.suppress(NotImplementedError):
         embeddings = getattr(model, "get_input_embeddings", lambda: None)()
-    if isinstance(getattr(embeddings, "weight", None), Tensor):  # else the model is refused when it is run
-        require_known_tokens("input_ids", input_ids, embeddings)
-    if attention_mask is None:
-        _refuse_pad_tokens(model, input_ids)
-        return [input_ids]
-    seen = _read_mask(attention_mask, input_ids, least).cpu()
-    first = seen.int().argmax(1)
-    last = first + seen.sum(1)
-    prompts = [ids[a:b] for ids, a, b in zip(input_ids, first.tolist(), last.tolist(), strict=True)]
-    runs: list[list[Tensor]] = []
-    for prompt in prompts:
-        _refuse_pad_tokens(model, prompt[None], number=sum(map(len, runs)))
-        if not runs or len(runs[-1][0]) != len(prompt):
-            runs.append([])
-        runs[-1].append(prompt)
-    return [torch.stack(run) for run in runs]
+    with Checks():
+        if isinstance(getattr(embeddings, "weight", None), Tensor):  # else the model is refused when it is run
+            require_known_tokens("input_ids", input_ids, embeddings)
+        if attention_mask is None:
+            _refuse_pad_tokens(model, input_ids)
+            return [input_ids]
+        seen = _read_mask(attention_mask, input_ids, least).cpu()
+        first = seen.int().argmax(1)
+        last = first + seen.sum(1)
+        runs: list[list[Tensor]] = []
+        for number, (ids, a, b) in enumerate(zip(input_ids, first.tolist(), last.tolist(), strict=True)):
+            _refuse_pad_tokens(model, ids[None, a:b], number)
+            if not runs or len(runs[-1][0]) != b - a:
+                runs.append([])
+            runs[-1].append(ids[a:b])
+        return [torch.stack(run) for run in runs]
 
 
 def _read_mask(mask: Any, input_ids: Tensor, least: int) -> Bool[Tensor, "prompt token"]:
@@ -89,12 +81,10 @@ def _refuse_pad_tokens(model: nn.Module, input_ids: Int[Tensor, "prompt token"],
     is_pad = input_ids == pad
     for side, from_end in (("begins", is_pad), ("ends", is_pad.flip(1))):
         run = from_end.int().cumprod(1).sum(1)
-        require((run <= allowed).all(), functools.partial(_make_padding_error, run, side, pad, number))
-
-
-def _make_padding_error(run: Int[Tensor, " prompt"], side: str, pad: int, number: int) -> ValueError:
-    prompt = int(run.argmax())
-    return ValueError(
-        f"prompt {number + prompt} {side} with {int(run[prompt])} pad tokens (id {pad}), which would be scored as "
-        f"content; {WITHOUT}"
-    )
+        require(
+            (run <= allowed).all(),
+            lambda run=run, side=side: (
+                f"prompt {number + int(run.argmax())} {side} with {int(run.max())} pad tokens (id {pad}), which would "
+                f"be scored as content; {WITHOUT}"
+            ),
+        )

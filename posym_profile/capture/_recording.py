@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from posym_core._checks import require
 from posym_profile.capture._attention_calls import AttentionInputs
-from posym_profile.capture._routes import AttentionFunctions, Route, wrap_forward, wrap_interface
+from posym_profile.capture._routes import AttentionFunctions, Route, replace_forward, wrap_interface
 from posym_profile.language_models._refusals import (
     UnsupportedModelError,
     check_sparse,
@@ -180,7 +180,7 @@ def record_calls(recorder: Recorder, route: Route) -> Iterator[None]:
             yield
         return
     functions = _Functions(recorder)
-    with wrap_forward(recorder.model.modules(), functions.within), functions:
+    with replace_forward(recorder.model.modules(), functions.run_module), functions:
         yield
 
 
@@ -193,11 +193,12 @@ class _Functions(AttentionFunctions):
         self.running: list[nn.Module] = []
         self.multiplied: tuple[nn.Module, Tensor, Tensor] | None = None
 
-    @contextlib.contextmanager
-    def within(self, module: nn.Module) -> Iterator[None]:
+    def run_module(self, run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
         self.running.append(module)
-        yield
-        self.running.pop()
+        try:
+            return run(*args, **inputs)
+        finally:
+            self.running.pop()
 
     def watching(self) -> bool:
         return bool(self.running)

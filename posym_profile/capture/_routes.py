@@ -172,28 +172,24 @@ def run_uncompiled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def wrap_forward(
-    modules: Iterable[nn.Module], context: Callable[[nn.Module], contextlib.AbstractContextManager]
-) -> Iterator[None]:
-    """Run every forward pass of a module within the block, in this thread, within ``context(module)``."""
-    running: list[contextlib.ExitStack] = []
+def replace_forward(modules: Iterable[nn.Module], instead: Callable[..., Any]) -> Iterator[None]:
+    """Let modules run by ``instead(run, module, ...)`` within the block, in this thread; ``run`` is their own forward.
 
-    def enter(module: nn.Module, args: Any) -> None:
-        running.append(contextlib.ExitStack())
-        running[-1].enter_context(context(module))
+    Blocks of several threads undo each other: hold ``ONE_AT_A_TIME`` around one. Functions ``instead`` are called
+    ``run_module``, by which an error of the model's own is known.
+    """
+    owner = threading.get_ident()
 
-    def leave(module: nn.Module, args: Any, output: Any) -> None:
-        if running:
-            running.pop().close()
+    def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+        return instead(run, module, *args, **inputs) if threading.get_ident() == owner else run(*args, **inputs)
 
-    hooks = []
-    try:
-        for module in modules:
-            hooks.append(module.register_forward_pre_hook(limit_to_thread(enter)))
-            hooks.append(module.register_forward_hook(limit_to_thread(leave), always_call=True))
+    with contextlib.ExitStack() as stack:
+        for module in dict.fromkeys(modules):
+            # Not by setattr, which some wrappers hand on to what they wrap.
+            fields, run = vars(module), module.forward
+            if "forward" in fields:
+                stack.callback(fields.update, forward=run)
+            else:
+                stack.callback(fields.pop, "forward")
+            fields["forward"] = functools.wraps(run)(functools.partial(run_module, run, module))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-        while running:
-            running.pop().close()

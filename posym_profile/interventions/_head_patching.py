@@ -139,9 +139,10 @@ def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutpu
             shape = outputs.shape  # ``change`` may write into its argument
             changed = change(layer, outputs)
             if changed is not None and getattr(changed, "shape", None) != shape:
+                got = tuple(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
                 raise ValueError(
                     f"change must return the outputs of all heads, [prompt, token, head, dim], here {tuple(shape)}, or "
-                    f"None to leave them; got {_shape(changed)} for layer {layer}"
+                    f"None to leave them; got {got} for layer {layer}"
                 )
             return None if changed is None else (changed.flatten(-2), *args[1:])
 
@@ -165,10 +166,6 @@ class PassOutputs:
 
     outputs: Float[Tensor, "prompt layer token head dim"]
     logits: Float[Tensor, "prompt vocabulary"]
-
-
-def _shape(x: Any) -> Any:
-    return tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
 
 
 def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> PassOutputs:
@@ -213,12 +210,8 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
     check_model(model)
     form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
     layers, number, _ = require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
-    chosen = _group_by_layer(heads, layers, number)
 
-    def change(layer: int, current: Tensor) -> Tensor | None:
-        if layer not in chosen:
-            return None
-        new = outputs[:, layer] if outputs.ndim == 5 else outputs[layer]
+    def read_given(layer: int, current: Tensor) -> Tensor:
         if form and tuple(current.shape[2 - len(form) : 2]) != tuple(form):
             what = "prompts and tokens" if len(form) == 2 else "tokens"
             raise ValueError(
@@ -226,9 +219,9 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
                 "tokens; pass outputs [layer, head, dim] to say the same everywhere, or use_cache=False and prompts of "
                 "one length"
             )
-        return _put_in(current, chosen[layer], new[..., chosen[layer], :])
+        return outputs[:, layer] if outputs.ndim == 5 else outputs[layer]
 
-    with edit_head_outputs(model, change):
+    with _replace_outputs(model, _group_by_layer(heads, layers, number), read_given):
         yield
 
 
@@ -278,27 +271,33 @@ def ablate_heads(
     generator = torch.Generator().manual_seed(seed)
     drawn: list[Tensor] = []
 
-    def change(layer: int, current: Tensor) -> Tensor | None:
-        if layer == 0:  # one draw a prompt and pass, for all heads
+    def draw(layer: int, current: Tensor) -> Tensor:
+        if layer == min(chosen):  # one draw a prompt and pass, for all heads
             drawn[:] = [torch.randint(len(other), current.shape[:1], generator=generator).to(other.device)]
-        if layer not in chosen:
-            return None
         if current.shape[1] != other.shape[2]:
             raise ValueError(
                 f"outputs are drawn at the same tokens, and input_ids have {other.shape[2]} where the pass has "
                 f"{current.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
             )
-        return _put_in(current, chosen[layer], other[drawn[0], layer][:, :, chosen[layer]])
+        return other[drawn[0], layer]
 
-    with edit_head_outputs(model, change):
+    with _replace_outputs(model, chosen, draw):
         yield
 
 
-def _put_in(outputs: HeadOutputs, heads: list[int], new: Tensor) -> HeadOutputs:
-    """Copy a layer's outputs with those of some heads replaced, of as many dimensions as the layer's heads have."""
-    outputs = outputs.clone()
-    outputs[:, :, heads] = new[..., : outputs.shape[-1]].to(outputs)
-    return outputs
+def _replace_outputs(
+    model: Any, chosen: dict[int, list[int]], make: Callable[[int, HeadOutputs], Tensor]
+) -> contextlib.AbstractContextManager[None]:
+    """Let the chosen heads of each layer hand on their part of ``make(layer, outputs)`` within the block."""
+
+    def change(layer: int, outputs: HeadOutputs) -> HeadOutputs | None:
+        if layer not in chosen:
+            return None
+        new, outputs = make(layer, outputs)[..., chosen[layer], : outputs.shape[-1]], outputs.clone()
+        outputs[:, :, chosen[layer]] = new.to(outputs)
+        return outputs
+
+    return edit_head_outputs(model, change)
 
 
 def _group_by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:

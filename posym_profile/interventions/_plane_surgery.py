@@ -31,8 +31,8 @@ from posym_profile.capture._routes import (
     AttentionFunctions,
     Route,
     limit_to_thread,
+    replace_forward,
     run_uncompiled,
-    wrap_forward,
     wrap_interface,
 )
 from posym_profile.interventions._plane_interventions import Intervention
@@ -161,7 +161,7 @@ def edit_rope(
             changed = _ChangedLayer(edited, layer, call, place, route)
             if changed.touched.any():
                 # While the module runs, and not longer: so that a tap, whenever entered, looks on from within.
-                stack.enter_context(wrap_forward([call.module], partial(changed.attend, model)))
+                stack.enter_context(replace_forward([call.module], partial(changed.run_module, model)))
 
         def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
             place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
@@ -216,11 +216,11 @@ class _ChangedLayer:
         if grouped and not self.alike:
             check_grouped(call.module)
 
-    def attend(self, model: nn.Module, module: nn.Module) -> contextlib.AbstractContextManager:
-        """Let the module attend by changed queries and keys within the block."""
-        if self.route == "interface":
-            return wrap_interface(model, {module}, self.around)
-        return _ChangedFunctions(self)
+    def run_module(self, model: nn.Module, run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+        """Run the module with changed queries and keys."""
+        interface = self.route == "interface"
+        with wrap_interface(model, {module}, self.around) if interface else _ChangedFunctions(self):
+            return run(*args, **inputs)
 
     def around(self, function: Callable, module: nn.Module, query, key, value, *rest: Any, **options: Any) -> Any:
         with self.ungroup():

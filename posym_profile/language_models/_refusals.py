@@ -137,8 +137,9 @@ def refuse_without_pictures(model: Any) -> Iterator[None]:
     except FOR_WANT_OF_INPUTS as error:
         config = getattr(model, "config", None)
         parts = bool(getattr(config, "sub_configs", None)) or getattr(model, "main_input_name", "") == "pixel_values"
-        # What looks on, and what it calls, fails for reasons of its own.
-        ours = any(frame.filename.startswith(PACKAGE) for frame in traceback.extract_tb(error.__traceback__)[2:])
+        # What looks on, and what it calls, fails for reasons of its own; what runs a module in its place does not.
+        frames = traceback.extract_tb(error.__traceback__)[2:]
+        ours = any(frame.filename.startswith(PACKAGE) and frame.name != "run_module" for frame in frames)
         if isinstance(error, UnsupportedModelError) or ours or not parts:
             raise
         raise make_unsupported_error(

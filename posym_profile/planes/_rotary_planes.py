@@ -110,10 +110,9 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
 def _fit_planes(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
     """Fit the planes of every call to its keys at shifted positions."""
     name = type(model).__name__
-    named = [(name, x.detach()) for name, x in model.named_buffers() if x.is_floating_point() and x.ndim == 1]
-    named = [(name, x) for name, x in named if x.numel()]
-    moved = move_to_cpu([x for _, x in named])
-    buffers = {name: x.double().abs() for (name, _), x in zip(named, moved, strict=True)}
+    rows = {key: x.detach() for key, x in model.named_buffers() if x.is_floating_point() and x.ndim == 1 and x.numel()}
+    moved = zip(rows, move_to_cpu(list(rows.values())), strict=True)
+    buffers = {key: x.double().abs() for key, x in moved}
     planes = []
     for index in range(len(keys.keys)):
         try:

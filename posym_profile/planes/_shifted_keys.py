@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -25,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import ONE_AT_A_TIME, check_model, find_input_device, forward_with_hook
 from posym_profile.capture._full_precision import HALF, compute_in_float32
-from posym_profile.capture._routes import Route, limit_to_thread
+from posym_profile.capture._routes import Route, replace_forward
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import UnsupportedModelError, check_rotation, make_unsupported_error
 
@@ -33,15 +30,6 @@ TOKENS = 32
 SHIFTS = tuple(8**power for power in range(7))
 # Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
 EPSILON = torch.finfo(torch.float32).eps
-
-
-@dataclass(frozen=True)
-class _Run:
-    """One run of a module: its number among that module's in a pass, and the hidden states that it was given."""
-
-    module: nn.Module
-    number: int
-    hidden: Any
 
 
 class ShiftedKeys:
@@ -85,47 +73,36 @@ class ShiftedKeys:
             # No position beyond the prompt's: a longer pass would change angles that depend on the length.
             inputs["position_ids"] = self.positions().clamp_min(0)
         looks_ahead: list[Bool[Tensor, ""]] = []
+        # Modules that run at the moment, outermost first: which, how often before in this pass, on what hidden states.
+        running: list[tuple[nn.Module, int, Any]] = []
+        numbers: dict[nn.Module, int] = {}
 
         def receive(call: AttentionInputs) -> None:
             looks_ahead.append(call.visible[:, :, 0, 1:].any())
             self.callers.append(call.module)
-            for run in reversed(running):
-                if run.module is call.module:
-                    self.hidden[run.module, run.number] = run.hidden
+            for module, number, hidden in reversed(running):
+                if module is call.module:
+                    self.hidden[module, number] = hidden
                     break
 
-        with self.note_runs() as running:
+        def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+            if not running:
+                numbers.clear()
+            number = numbers[module] = numbers.get(module, -1) + 1
+            running.append((module, number, inputs.get("hidden_states", args[0] if args else None)))
+            try:
+                output = run(*args, **inputs)
+            finally:
+                running.pop()
+            if (module, number) in self.hidden:
+                self.returned[module, number] = output
+            return output
+
+        with replace_forward(self.model.modules(), run_module):
             self.route: Route = forward_with_hook(
                 self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
             )
         check_rotation(self.name, any(move_to_cpu(looks_ahead)), positioned)
-
-    @contextlib.contextmanager
-    def note_runs(self) -> Iterator[list[_Run]]:
-        """List the modules that run at the moment within the block, outermost first; keep what attention returns."""
-        running: list[_Run] = []
-        numbers: dict[nn.Module, int] = {}
-
-        def enter(module: nn.Module, args: tuple, inputs: dict) -> None:
-            if not running:
-                numbers.clear()
-            numbers[module] = numbers.get(module, -1) + 1
-            running.append(_Run(module, numbers[module], inputs.get("hidden_states", args[0] if args else None)))
-
-        def leave(module: nn.Module, args: tuple, output: Any) -> None:
-            run = running.pop()
-            if (module, run.number) in self.hidden:
-                self.returned[module, run.number] = output
-
-        hooks = []
-        try:
-            for module in self.model.modules():
-                hooks.append(module.register_forward_pre_hook(limit_to_thread(enter), with_kwargs=True))
-                hooks.append(module.register_forward_hook(limit_to_thread(leave), always_call=True))
-            yield running
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def ask_together(self) -> bool:
         """Ask for all rows in one pass; return whether the model takes it."""
@@ -213,11 +190,9 @@ class ShiftedKeys:
         With ``leave`` they are left once their keys are known, and return what they returned before.
         """
         numbers: dict[nn.Module, int] = {}
-        owner, self.leave = threading.get_ident(), leave
+        self.leave = leave
 
-        def attend(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
-            if threading.get_ident() != owner:
-                return run(*args, **inputs)
+        def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
             numbers[module] = numbers.get(module, -1) + 1
             place = module, numbers[module]
             if place in self.hidden:
@@ -230,15 +205,7 @@ class ShiftedKeys:
                 run(*args, **inputs)
             return self.returned[place]
 
-        with contextlib.ExitStack() as stack:
-            for module in dict.fromkeys(self.callers):
-                # Not by setattr, which some wrappers hand on to what they wrap.
-                fields, run = vars(module), module.forward
-                if "forward" in fields:
-                    stack.callback(fields.update, forward=run)
-                else:
-                    stack.callback(fields.pop, "forward")
-                fields["forward"] = wraps(run)(partial(attend, run, module))
+        with replace_forward(self.callers, run_module):
             yield
 
 

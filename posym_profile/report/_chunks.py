@@ -82,12 +82,8 @@ class _Loaded:
         return self.planes[length]
 
 
-def load_held_model(settings: ProfileSettings, identity: Mapping[str, str]) -> Any:
-    """Return the model of a profile, loaded unless this process holds it from measuring chunks."""
-    return _hold_model(settings, identity).model
-
-
-def _hold_model(settings: ProfileSettings, identity: Mapping[str, str]) -> _Loaded:
+def hold_model(settings: ProfileSettings, identity: Mapping[str, str]) -> _Loaded:
+    """Return the model of a profile, loaded unless this process holds it already."""
     places = {"device": settings.device, "device_map": settings.device_map}
     key = (settings.model, *places.values(), settings.dtype, *sorted(identity.items()), torch.get_num_threads())
     return hold(key, lambda: _load(settings, identity, places))
@@ -119,7 +115,7 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
         RuntimeError: if this process has another model under the name.
     """
     began = time.perf_counter()
-    loaded = _hold_model(settings, identity)
+    loaded = hold_model(settings, identity)
     device, length = _describe_devices(loaded.model), len(prompts[0].input_ids)
     size = min(len(prompts), loaded.fits.get(length, len(prompts)))
     what = f"{settings.model} on {device}"

@@ -22,7 +22,7 @@ from posym_profile.language_models._loading import load_config, load_tokenizer
 from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts._drafts import find_beginning
-from posym_profile.report._chunks import choose_pass_size, load_held_model, measure_in_batches
+from posym_profile.report._chunks import choose_pass_size, hold_model, measure_in_batches
 from posym_profile.report._folder import ProfileRun
 from posym_profile.report._marked_text import EXAMPLE
 from posym_profile.report._profile_settings import ProfileSettings
@@ -71,7 +71,7 @@ def write_explorer(settings: ProfileSettings, *, prompts: int = PROMPTS, layers:
     def make(profile: ProfileRun) -> dict[str, bytes]:
         name = shorten_name(settings.model)
         shown = _Explored(
-            model=load_held_model(settings, profile.settings["identity"]),
+            model=hold_model(settings, profile.settings["identity"]).model,
             tokenizer=load_tokenizer(settings.model),
             name=name,
             tau=settings.tau,

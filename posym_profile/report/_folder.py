@@ -149,22 +149,18 @@ def load_profile(folder: Path | str) -> ProfileRun:
     Raises:
         ProfileError: if it is missing, unfinished, altered or truncated.
     """
+    from safetensors.numpy import load_file
+
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
         if UnfinishedWork(folder / CHUNKS).read() is not None:
             raise ProfileError(f"{folder} holds an unfinished profile; run the same command again to finish it")
         raise ProfileError(f"{folder} holds no profile ({MANIFEST} is missing); make one with `profile --out {folder}`")
     try:
-        return _read(folder)
+        described = read_manifest(folder)
+        require_whole(folder, described["files"])
     except DamagedError as error:
         raise ProfileError(f"in {folder} {error}; measure again with --force, or restore the file") from error
-
-
-def _read(folder: Path) -> ProfileRun:
-    from safetensors.numpy import load_file
-
-    described = read_manifest(folder)
-    require_whole(folder, described["files"])
     return ProfileRun(
         folder=folder,
         settings=described["settings"],
@@ -201,10 +197,10 @@ def discard(folder: Path) -> None:
     UnfinishedWork(folder / CHUNKS).remove("chunk-*")
 
 
-def take_model_name(settings: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Call the model as in the settings that are kept, where both have its checksum: its path tells nothing."""
-    same = settings["identity"] == kept.get("identity") and "sha256" in settings["identity"]
-    return {**settings, "model": kept["model"]} if same else dict(settings)
+def take_model_name(settings: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Call the model as in the settings that are stored, where both have its checksum: its path tells nothing."""
+    same = settings["identity"] == stored.get("identity") and "sha256" in settings["identity"]
+    return {**settings, "model": stored["model"]} if same else dict(settings)
 
 
 def refuse_difference(folder: Path, difference: str) -> None:

@@ -10,13 +10,13 @@ import base64
 import contextlib
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from posym_core._extensions import ExtensionError
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS
@@ -61,7 +61,7 @@ def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
 
     positional, symbolic = average_heads(profile.arrays["positional"]), average_heads(profile.arrays["symbolic"])
     layers = np.broadcast_to(np.arange(positional.value.shape[0])[:, None], positional.value.shape)
-    trend = _average_layers(positional), _average_layers(symbolic)
+    mean, low, high = np.stack([_average_layers(positional), _average_layers(symbolic)], 1)
     hidden = _list_hidden(profile)
     where = f" {MARK} {format_runs(hidden, 'Layer')} {_see(hidden)} not see all blocks whole." if hidden else ""
     drawn = {
@@ -77,10 +77,10 @@ def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
         ),
         "scores_by_layer.svg": (
             plots.curve(
-                np.arange(len(trend[0][0])),
-                np.stack([line for line, _, _ in trend]),
-                lower=np.stack([low for _, low, _ in trend]),
-                upper=np.stack([high for _, _, high in trend]),
+                np.arange(len(layers)),
+                mean,
+                lower=low,
+                upper=high,
                 series=("positional", "symbolic"),
                 colours=("positional", "symbolic"),
                 x_label="layer",
@@ -125,7 +125,7 @@ def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str
         lists=describe_lists(profile.prompts, cube="cube_symbol" in profile.arrays),
         shares=_describe_shares(profile),
         extremes=_describe_extremes(profile),
-        figures=embed_figures(drawn),
+        figures=drawn,
         drawable=True,
         intervals=len(profile.prompts) > 1,
         scores={name: name.replace("_", " ").capitalize() for name in (*SCORES, *shares, *labels)},
@@ -134,7 +134,6 @@ def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str
         rows=make_head_rows(profile.arrays),
         nan=math.nan,
         origin=origin,
-        **STATIC,
     )
 
 
@@ -228,12 +227,10 @@ def _describe_shares(profile: ProfileRun) -> str:
     )
 
 
-def _average_layers(means: HeadMeans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _average_layers(means: HeadMeans) -> Float[np.ndarray, "reduction layer"]:
     """Return mean, lowest and highest head of every layer; NaN for a layer without scores."""
-    reductions: tuple[Callable[..., Any], ...] = (np.mean, np.min, np.max)
     rows = [row[np.isfinite(row)] for row in means.value]
-    mean, low, high = (np.array([reduce(row) if len(row) else np.nan for row in rows]) for reduce in reductions)
-    return mean, low, high
+    return np.array([[reduce(row) if len(row) else np.nan for row in rows] for reduce in (np.mean, np.min, np.max)])
 
 
 def _format_range(values: np.ndarray) -> str:
@@ -251,19 +248,6 @@ def render_svg(figure: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _static(name: str) -> Markup:
-    assert TEMPLATES.loader is not None
-    return Markup(TEMPLATES.loader.get_source(TEMPLATES, name)[0])
-
-
-def embed_figures(drawn: Mapping[str, tuple[bytes, str, str]]) -> list[dict[str, str]]:
-    """Embed figures by file name as a page shows them."""
-    return [
-        {"image": base64.b64encode(content).decode(), "caption": caption, "words": words}
-        for content, caption, words in drawn.values()
-    ]
-
-
 TEMPLATES = Environment(
     loader=PackageLoader("posym_profile.report", "static"),
     autoescape=True,
@@ -273,4 +257,4 @@ TEMPLATES = Environment(
     keep_trailing_newline=True,
 )
 TEMPLATES.filters["number"] = lambda value, form: "" if math.isnan(value) else form % value
-STATIC = {"style": _static("report.css"), "script": _static("report.js")}
+TEMPLATES.filters["base64"] = lambda content: base64.b64encode(content).decode()

@@ -23,9 +23,8 @@ import codecs
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ import torch
 from posym_core.metrics import BlockLayout
 from posym_profile.prompts._drafts import Prompts, find_beginning
 from posym_profile.report._marked_text import EXAMPLE, parse_marked_prompt, parse_marked_prompts, shorten
-from posym_profile.scores._visibility import format_count
 
 KINDS = {
     "text": {"text", "blocks", "answers", "target", "id", "comment"},
@@ -49,8 +47,6 @@ MARKED = f"write one a line, with [[ and ]] around its blocks: {EXAMPLE}"
 NOT_UTF_8 = "this line is not UTF-8; save the file in UTF-8"
 # Characters that are read as tokens at a time while a text may be too long: a tokenizer takes some 170 bytes for each.
 PIECE = 20_000
-# Of the lines that are refused beside the first, so many are named.
-LINES_NAMED = 8
 
 
 class PromptFileError(ValueError):
@@ -143,34 +139,25 @@ def join_prompts(prompts: Sequence[BlockedPrompt]) -> Prompts:
     )
 
 
-def read_prompts(
-    path: Path | str,
-    tokenizer: Any,
-    *,
-    vocabulary: int | None = None,
-    positions: int | None = None,
-) -> list[BlockedPrompt]:
+def read_prompts(path: Path | str, tokenizer: Any, *, positions: int | None = None) -> list[BlockedPrompt]:
     """Read a prompt file.
 
     Args:
         path: in UTF-8, see the module's docstring.
-        tokenizer: of the model in question; needed for prompts with text.
-        vocabulary: number of tokens the model knows; by default the tokenizer's.
+        tokenizer: of the model in question.
         positions: tokens that the model was made for; a longer prompt is refused. By default none is.
 
     Raises:
         PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
     """
-    known = vocabulary or len(tokenizer)
     prompts: list[BlockedPrompt] = []
-    with _Refused(path) as refused:
-        for number, fields in read_fields(path):
-            with refused.at(number):
-                if "text" in fields:
-                    prompt = _from_text(fields, tokenizer, positions)
-                else:
-                    prompt = _from_ids(fields, known, positions)
-                prompts.append(BlockedPrompt(**prompt, id=str(fields["id"]), target=fields.get("target", 0)))
+    for number, fields in read_fields(path):
+        with _name_line(path, number):
+            if "text" in fields:
+                prompt = _from_text(fields, tokenizer, positions)
+            else:
+                prompt = _from_ids(fields, len(tokenizer), positions)
+        prompts.append(BlockedPrompt(**prompt, id=str(fields["id"]), target=fields.get("target", 0)))
     return prompts
 
 
@@ -190,24 +177,25 @@ def read_fields(path: Path | str) -> list[tuple[int, dict[str, Any]]]:
     path = Path(path)
     prompts: list[tuple[int, dict[str, Any]]] = []
     lines: dict[str, int] = {}
-    with _Refused(path, before="they are read as tokens") as refused:
-        for number, read in _read_as(path):
-            with refused.at(number):
-                fields = {"id": number, **read()}
-                _CHECKS["text" if "text" in fields else "input_ids"](fields)
-                if (first := lines.setdefault(str(fields["id"]), number)) != number:
-                    raise ValueError(
-                        f"'id' {str(fields['id'])!r} is that of line {first} already, and ids tell prompts apart in "
-                        "the tables; give it another"
-                    )
-                if prompts and _has_answers(fields) != _has_answers(prompts[0][1]):
-                    raise ValueError(
-                        f"it has {'answers' if _has_answers(fields) else 'no answers'}, unlike the prompt of line "
-                        f"{prompts[0][0]}, and either all prompts of a file have answers or none; add or remove them"
-                    )
-                prompts.append((number, fields))
+    marked = path.suffix.casefold() == ".txt"
+    parse, read_lines = (parse_marked_prompt, _read_marked_prompts) if marked else (_json_fields, _read_json_lines)
+    for number, line in read_lines(path):
+        with _name_line(path, number):
+            fields = {"id": number, **parse(line)}
+            (_check_text if "text" in fields else _check_ids)(fields)
+            if (first := lines.setdefault(str(fields["id"]), number)) != number:
+                raise ValueError(
+                    f"'id' {str(fields['id'])!r} is that of line {first} already, and ids tell prompts apart in the "
+                    "tables; give it another"
+                )
+            if prompts and _has_answers(fields) != _has_answers(prompts[0][1]):
+                raise ValueError(
+                    f"it has {'answers' if _has_answers(fields) else 'no answers'}, unlike the prompt of line "
+                    f"{prompts[0][0]}, and either all prompts of a file have answers or none; add or remove them"
+                )
+        prompts.append((number, fields))
     if not prompts:
-        raise PromptFileError(f"{path} holds no prompt; {MARKED if _is_marked(path) else FORM}")
+        raise PromptFileError(f"{path} holds no prompt; {MARKED if marked else FORM}")
     return prompts
 
 
@@ -216,62 +204,31 @@ def write_prompts(prompts: Iterable[BlockedPrompt]) -> bytes:
     return "".join(prompt.to_line() + "\n" for prompt in prompts).encode()
 
 
-class _Refused:
-    """Gathers what is wrong with the prompts of a file, and raises it at the end as one error, about the first.
-
-    ``before`` says what is still to be done with the lines that are not refused.
-    """
-
-    def __init__(self, path: Path | str, *, before: str = "") -> None:
-        self.path, self.before, self.errors, self.lines = path, before, list[tuple[int, Exception]](), 0
-
-    @contextlib.contextmanager
-    def at(self, number: int) -> Iterator[None]:
-        """Gather an error within the block as that of a line, so that what follows is read all the same."""
-        self.lines += 1
-        try:
-            yield
-        except (ValueError, TypeError, RecursionError) as error:
-            self.errors.append((number, error))
-
-    def __enter__(self) -> _Refused:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None or not self.errors:
-            return
-        (number, first), *others = self.errors
-        named = [str(line) for line, _ in others[:LINES_NAMED]] + ["..."] * (len(others) > LINES_NAMED)
-        are = "are" if len(others) > 1 else "is"
-        more = f". {format_count(len(others), 'more line')} {are} refused: {', '.join(named)}"
-        left = self.lines - len(self.errors) if self.before else 0
-        later = f". {format_count(left, 'other line')} may be refused when {self.before}" if left else ""
-        raise PromptFileError(f"{self.path}, line {number}: {first}{more if others else ''}{later}") from first
+@contextlib.contextmanager
+def _name_line(path: Path | str, number: int) -> Iterator[None]:
+    """Say of what cannot be used within the block in which line it stands."""
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        raise PromptFileError(f"{path}, line {number}: {error}") from error
 
 
-Read = Callable[[], dict[str, Any]]
+def _read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            if raw.strip():
+                yield number, raw
 
 
-def _is_marked(path: Path) -> bool:
-    return path.suffix.casefold() == ".txt"
-
-
-def _read_as(path: Path) -> Iterator[tuple[int, Read]]:
-    """Yield each prompt's line, and what reads it or says why it cannot be read."""
-    if not _is_marked(path):
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                if raw.strip():
-                    yield number, partial(_json_fields, raw)
-        return
+def _read_marked_prompts(path: Path) -> Iterator[tuple[int, Any]]:
     content = path.read_bytes()
     try:
         lines = io.StringIO(content.decode("utf-8-sig"), newline="")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise PromptFileError(f"{path}, line {number}: {NOT_UTF_8}") from None
-    yield from ((number, partial(parse_marked_prompt, text)) for number, text in parse_marked_prompts(lines))
+    yield from parse_marked_prompts(lines)
 
 
 def _json_fields(raw: bytes) -> dict[str, Any]:
@@ -331,9 +288,6 @@ def _check_text(fields: Mapping[str, Any]) -> None:
         raise ValueError(f"'text' must be text; got {shorten(text)}")
     _check_spans(fields.get("blocks", []), len(text))
     _check_shared(fields, "answers", str)
-
-
-_CHECKS = {"text": _check_text, "input_ids": _check_ids}
 
 
 def _swaps(fields: Mapping[str, Any]) -> BlockLayout:

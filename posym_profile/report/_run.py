@@ -178,6 +178,9 @@ class _Chunks:
     def path(self, chunk: int) -> Path:
         return self.folder / f"chunk-{chunk:05d}.safetensors"
 
+    def describe_stored(self) -> str:
+        return f"{len(list(self.folder.glob('chunk-*')))} of {len(self.members)} chunks are kept"
+
     def measure(self, function: Callable[[Sequence[BlockedPrompt]], Chunk], progress: bool, **places: Any) -> None:
         """Measure what is not kept yet, and keep every chunk as it comes."""
         from tqdm import tqdm
@@ -234,10 +237,10 @@ def _load_finished(folder: Path, settings: ProfileSettings, described: Mapping[s
     if not (folder / MANIFEST).exists():
         return None
     profile = load_profile(folder)
-    kept, wanted = dict(profile.settings), take_model_name(described, profile.settings)
+    stored, wanted = dict(profile.settings), take_model_name(described, profile.settings)
     if settings.threads is not None:
-        kept["threads"], wanted["threads"] = profile.provenance["threads"], settings.threads
-    refuse_difference(folder, describe_difference({"settings": kept}, {"settings": wanted}))
+        stored["threads"], wanted["threads"] = profile.provenance["threads"], settings.threads
+    refuse_difference(folder, describe_difference({"settings": stored}, {"settings": wanted}))
     return profile
 
 
@@ -248,9 +251,9 @@ def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]
         begun = work.read()
     except DamagedError as error:
         raise ProfileError(f"in {folder / CHUNKS} {error}; pass --force to begin anew") from error
-    kept = {} if begun is None else begun["settings"]
-    threads = settings.threads or kept.get("threads") or max(1, torch.get_num_threads() // jobs)
-    refuse_difference(folder, work.resume(describe_work({**take_model_name(described, kept), "threads": threads})))
+    stored = {} if begun is None else begun["settings"]
+    threads = settings.threads or stored.get("threads") or max(1, torch.get_num_threads() // jobs)
+    refuse_difference(folder, work.resume(describe_work({**take_model_name(described, stored), "threads": threads})))
     return threads
 
 
@@ -295,13 +298,13 @@ def _make_extras(extras: Mapping[str, Extra], profile: ProfileRun, report: Calla
 @contextlib.contextmanager
 def _explain_ends(chunks: _Chunks) -> Iterator[None]:
     """Let a full disk and the user's end of the run within the block say what is kept and how to go on."""
-    kept = lambda: f"{len(list(chunks.folder.glob('chunk-*')))} of {len(chunks.members)} chunks are kept"  # noqa: E731
     again = "run the same command again to go on"
     try:
         yield
     except OSError as error:
         if not is_disk_full(error):
             raise
-        raise OSError(f"the disk of {chunks.folder.parent} is full; {kept()}; make room and {again}") from error
+        where = chunks.folder.parent
+        raise OSError(f"the disk of {where} is full; {chunks.describe_stored()}; make room and {again}") from error
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(f"interrupted; {kept()}; {again}") from error
+        raise KeyboardInterrupt(f"interrupted; {chunks.describe_stored()}; {again}") from error

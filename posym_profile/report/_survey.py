@@ -141,14 +141,17 @@ def run_survey(
             row["refused"] = (str(error).strip() or type(error).__name__).splitlines()[0]
             report(f"refused: {row['refused']}")
         rows.append(row)
-    described = {"tasks": list(dict.fromkeys(row["task"] for row in rows)), "draws": draws, **(options or {})}
+    shown = {"tasks": list(dict.fromkeys(row["task"] for row in rows)), "draws": draws, **(options or {})}
     if given_file:
-        described |= {"input": Path(given_file).name}
+        shown |= {"input": Path(given_file).name}
     caveat = ""
     if lists:
         caveat = f"{', '.join(lists)}: {describe_lists(list(chain(*lists.values())), cube=work[0].cube)}"
         report(caveat)
-    _write(folder, rows, described, time.perf_counter() - began, caveat)
+    provenance = record_provenance(time.perf_counter() - began)
+    described = {"format": FORMAT, "settings": shown, "rows": rows, "provenance": provenance}
+    page = render_survey(rows, shown, provenance, lists=caveat).encode()
+    write_files(folder, {TABLE: write_survey_table(rows), PAGE: page, DESCRIPTION: seal(described)})
     return rows
 
 
@@ -206,14 +209,6 @@ def write_survey_table(rows: Sequence[Row]) -> bytes:
         ]
 
     return write_csv(names, map(cells, rows))
-
-
-def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], seconds: float, lists: str) -> None:
-    """Write table, page and, last, description, each whole or not at all."""
-    provenance = record_provenance(seconds)
-    described = {"format": FORMAT, "settings": dict(settings), "rows": list(rows), "provenance": provenance}
-    page = render_survey(rows, settings, provenance, lists=lists).encode()
-    write_files(folder, {TABLE: write_survey_table(rows), PAGE: page, DESCRIPTION: seal(described)})
 
 
 def _name_folder(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_profile.report._page import STATIC, TEMPLATES, embed_figures, render_svg
+from posym_profile.report._page import TEMPLATES, render_svg
 from posym_profile.scores._visibility import format_count, shorten_name
 
 Row = Mapping[str, Any]
@@ -73,8 +73,8 @@ def render_survey(
         measured=f"{format_count(models, 'model')} on {', '.join(settings['tasks'])}: "
         f"{format_count(len(measured), 'profile')}, {len(rows) - len(measured)} refused.",
         lists=lists,
-        columns=[{"name": name, "label": label, "says": says} for name, (label, says) in columns.items()],
-        figures=embed_figures(drawn),
+        columns=columns,
+        figures=drawn,
         drawable=bool(measured),
         measured_rows=[{**row, "cells": {name: _make_cell(row.get(name)) for name in columns}} for row in measured],
         refused_rows=[row for row in rows if row["refused"]],
@@ -85,7 +85,6 @@ def render_survey(
             "posym_core": f"{provenance['code_version']} (code {provenance['code_digest'][:12]})",
             **provenance["versions"],
         },
-        **STATIC,
     )
 
 
@@ -111,7 +110,7 @@ def draw_survey_figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]
     ):
         if names[0] not in _select_columns(rows):
             continue
-        values, low, high = (np.array([[_part(row.get(name), end) for row in rows] for name in names])
+        values, low, high = (np.array([[(row.get(name) or {}).get(end, np.nan) for row in rows] for name in names])
                              for end in ("value", "low", "high"))  # fmt: skip
         known = np.flatnonzero(np.isfinite(values).any(axis=0))
         if not known.size:
@@ -140,10 +139,6 @@ def _describe_ends(names: Sequence[str], labels: Sequence[str], values: np.ndarr
             ends = f"from {row[least]:.2f} ({labels[least]}) to {row[most]:.2f} ({labels[most]})"
             sentences.append(f"{COLUMNS[name][0]} reaches {ends}.")
     return " ".join(sentences)
-
-
-def _part(number: Mapping[str, float] | None, part: str) -> float:
-    return np.nan if number is None else number[part]
 
 
 def _make_cell(value: Any) -> dict[str, str]:

@@ -103,18 +103,13 @@ def origin_cube(
     Args:
         model: see :func:`posym_profile.profile`.
         input_ids: one prompt, ``[token]`` or ``[1, token]``.
-        start: first token of the first block.
-        block_length: tokens per block.
-        blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token. The model
-            runs once for each.
+        start, block_length, blocks, progress, planes: see :func:`posym_profile.profile`; the model runs once a block.
         seed: of the Latin square.
         read: offset of the one key of a block whose logit counts; by default the log-sum-exp over the block's keys.
         crossed: meet every prompt's keys with the queries of all prompts and take the mean of the logits; by default
             each prompt has its own query, so that a head whose query points to the origin of what is asked passes for
             a reader of symbols.
-        progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens, and all prompts if ``crossed``.
-        planes: what :func:`posym_profile.planes.find_planes` found for this model and length.
 
     Returns:
         A :class:`KeyAnova`.

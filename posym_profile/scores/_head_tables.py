@@ -83,7 +83,7 @@ def select_query(arrays: Mapping[str, np.ndarray], place: int) -> dict[str, np.n
 
 def pack_labels(labels: HeadLabels) -> dict[str, np.ndarray]:
     """Pack labels as a profile's arrays hold them."""
-    return {f"label_{field.name}": getattr(labels, field.name).numpy() for field in fields(labels)}
+    return {f"label_{name}": x.numpy() for name, x in vars(labels).items()}
 
 
 def pack_windows(windows: Sequence[int | None]) -> Float[np.ndarray, " layer"]:

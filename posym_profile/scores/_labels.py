@@ -107,13 +107,13 @@ def _measure_twice_shown(model: nn.Module, ids: Int[Tensor, "prompt token"], len
     with Checks():
         forward_with_hook(model, ids, receive, rows=None)
     right = _predict_tokens(model, ids)[:, second.cpu()] == ids.cpu()[:, second.cpu() + 1]
-    layers = [move_to_cpu(measured[layer]) for layer in sorted(measured)]
-    copied = [(looks & right[:, None]).double().mean((0, -1)) for *_, looks in layers]
-    columns = [stack_padded([layer[place] for layer in layers], dim=0) for place in range(3)] + [
-        stack_padded(copied, dim=0)
-    ]
+    layers = []
+    for layer in sorted(measured):
+        *parts, looks = move_to_cpu(measured[layer])
+        layers.append([*parts, (looks & right[:, None]).double().mean((0, -1))])
     names = [field.name for field in fields(HeadLabels)]
-    return HeadLabels(**{name: x.float() for name, x in zip(names, columns, strict=True)})
+    columns = zip(names, zip(*layers, strict=True), strict=True)
+    return HeadLabels(**{name: stack_padded(list(x), dim=0).float() for name, x in columns})
 
 
 def _predict_tokens(model: Any, ids: Int[Tensor, "prompt token"]) -> Int[Tensor, "prompt token"]:

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from posym_core._checks import is_fake, require_count
-from posym_core.metrics import BlockLayout, SwapScores, score_swaps
+from posym_core.metrics import BlockLayout, score_swaps
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
@@ -189,13 +189,6 @@ def profile(
     blocks are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before
     they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
 
-    The model, its prompts and their blocks are enough for a first look. Set ``visible_only`` when a warning says that
-    a sliding window hides blocks: True scores what is seen. Raise ``tau`` to let more pairs of blocks count than those
-    whose attention differs most. Pass ``queries`` to follow scores along a prompt, ``per_frequency`` to see which
-    rotation planes a head uses, ``labels`` to compare with the kinds of heads that the field knows, and
-    ``attention_mask`` for prompts of several lengths. ``batch_size`` and ``planes`` change memory and time, and no
-    score.
-
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_profile.load_model`.
             It may be wrapped by what :func:`posym_profile.capture.unwrap` knows.
@@ -206,7 +199,8 @@ def profile(
         block_length: tokens per block.
         blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token, whichever
             are the queries.
-        tau: temperature of the weights over pairs of blocks.
+        tau: temperature of the weights over pairs of blocks; more pairs count than those whose attention differs most,
+            the higher it is.
         eps: floor of the norms in the cosine.
         per_frequency: score every rotation plane as a head of its own.
         progress: show a progress bar.
@@ -287,11 +281,12 @@ def score_layer(
     if visible_only and not seen.all():
         scores = _score_seen(seen, heads, swaps, per_frequency)
     else:
-        scores = _select_scores(score_swaps(heads, swaps, per_frequency=per_frequency))
+        scores = _score(heads, swaps, per_frequency)
     return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
 
 
-def _select_scores(scores: SwapScores) -> dict[str, Tensor]:
+def _score(heads: LayerHeads, swaps: BlockLayout, per_frequency: bool) -> dict[str, Tensor]:
+    scores = score_swaps(heads, swaps, per_frequency=per_frequency)
     return {name: getattr(scores, name) for name in get_args(Score)}
 
 
@@ -312,8 +307,7 @@ def _score_seen(
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
-        scores = _select_scores(score_swaps(heads.select_prompts(index), part, per_frequency=per_frequency))
-        for name, x in scores.items():
+        for name, x in _score(heads.select_prompts(index), part, per_frequency).items():
             whole.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
             whole[name][index] = x if count > 1 or name == "entropy" else torch.nan
     return whole

@@ -104,10 +104,11 @@ def find_support(name: str) -> Support:
     except UnsupportedModelError as error:
         return Support(name=name, verdict="refused", why=str(error).removeprefix(name).strip())
     except FileNotFoundError:
-        if row is None or row["kind"] in _installed_kinds():
-            raise
         import transformers
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+        if row is None or row["kind"] in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+            raise
         why = f"needs transformers {row['since']} or newer, and {transformers.__version__} is installed; install that"
         return Support(name=name, verdict="refused", why=why, model=row["model"], since=row["since"])
     row = next((row for row in rows if row["kind"] == config.model_type), None)
@@ -163,12 +164,6 @@ def _kind_in_folder(name: str) -> str | None:
         return json.loads((Path(name) / "config.json").read_text("utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError):
         return None
-
-
-def _installed_kinds() -> set[str]:
-    from transformers.models.auto import modeling_auto
-
-    return set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
 def _write_notes(config: Any, summary: ModelSummary) -> tuple[str, ...]:

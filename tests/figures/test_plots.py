@@ -53,8 +53,8 @@ def every_plot() -> dict[str, Figure]:
     ramp = np.linspace(0.1, 0.9, PLANES)
     gap = np.where(np.arange(PLANES) == 3, np.nan, ramp)
     return {
-        "heatmap": plots.heatmap(np.where(np.eye(5) > 0, np.nan, 1.5), title="C", decimals=1, diagonal=True),
-        "layer_head_scores": plots.layer_head_scores(positional, symbolic, title="Model"),
+        "heatmap": plots.heatmap(np.where(np.eye(5) > 0, np.nan, 1.5), title="C", decimals=1),
+        "layer_head_scores": plots.layer_head_scores(positional, symbolic),
         "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
         "share_triangle": plots.share_triangle(*corners(), layers=np.arange(5)),
         "frequency_profile": chapter_plots.frequency_profile(
@@ -160,7 +160,7 @@ def test_undefined_is_said(name, said):
 
 def test_heatmap_shows_the_matrix_it_is_given():
     matrix = torch.tensor([[1.0, -2.0], [0.25, 0.0]])
-    figure = plots.heatmap(matrix, decimals=2, diagonal=True)
+    figure = plots.heatmap(matrix, decimals=2)
     image = figure.axes[0].images[0]
     assert np.array_equal(drawn(image), matrix.numpy())
     assert image.get_clim() == (-2, 2)

@@ -117,16 +117,6 @@ def test_a_bad_prompt_is_refused_with_its_line(line, message, tmp_path, tokenize
         read_prompts(tmp_path / "p.txt", tokenizer)
 
 
-def test_all_lines_that_are_refused_are_named(tmp_path, tokenizer):
-    (tmp_path / "p.txt").write_text("\n".join([ANSWERED, "a", "b", ANSWERED, *"cdefghij"]), encoding="utf-8")
-    with pytest.raises(
-        PromptFileError,
-        match=r"line 2: .* 9 more lines are refused: 3, 5, 6, 7, 8, 9, 10, 11, \.\.\.\. "
-        r"2 other lines may be refused when they are read as tokens$",
-    ):
-        read_prompts(tmp_path / "p.txt", tokenizer)
-
-
 def test_files_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "p.txt").write_bytes(b"a\n\xff")
     with pytest.raises(PromptFileError, match=r"p\.txt, line 2: this line is not UTF-8; save the file in UTF-8"):
