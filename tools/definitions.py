@@ -26,7 +26,6 @@ TAG = re.compile(r"(<[^>]+>)")
 PROPER = {"Index", "Retrieval"}
 # Where no term is looked for: links, code and formulas.
 CLOSED = re.compile(r"<(a|code|kbd|math|mjx-container|span class=\"math)\b")
-SCRIPT = '<script src="{up}_static/definitions.js" defer></script>'
 
 
 def entries(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[str, str]]:
@@ -90,13 +89,13 @@ def add_definitions(site: Path, plain: Callable[[str], str]) -> None:
     for path in sorted(site.rglob("*.html")):
         page = path.read_text(encoding="utf-8")
         start, end = page.find("<article"), page.find("</article>")
-        if start < 0 or end < 0:
+        if start < 0:
             continue
         article = TITLED.sub(r'\1data-said="', page[start:end])
         if path != glossary and "reference" not in path.parts and "api" not in path.parts:
             article = mark(article, terms, Path(os.path.relpath(glossary, path.parent)).as_posix())
         if "data-said=" not in article:
             continue
-        script = SCRIPT.format(up="../" * (len(path.relative_to(site).parts) - 1))
-        text = page[:start] + article + page[end:]
-        path.write_text(text.replace("</head>", f"  {script}\n  </head>", 1), encoding="utf-8")
+        up = "../" * (len(path.relative_to(site).parts) - 1)
+        script = f'  <script src="{up}_static/definitions.js" defer></script>\n  </head>'
+        path.write_text((page[:start] + article + page[end:]).replace("</head>", script, 1), encoding="utf-8")

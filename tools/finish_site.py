@@ -43,6 +43,7 @@ ICON_SCRIPT = re.compile(r"""\s*<script[^>]*_static/scripts/fontawesome\.js[^>]*
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
 # Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
+DEFINITION = re.compile("<dd>(.*)</dd>")
 # Sphinx wraps each word of code, also where it looks as all other code does; together they weigh more than the words.
 CODE_WORD = re.compile(r'<span class="(?:pre|[npw])">([^<]*)</span>')
 # What a reference repeats: the full name of what is linked, and a table of all its contents for print.
@@ -120,12 +121,9 @@ def describe_page(page: str, name: str, site: str, citation: Mapping[str, Any]) 
 
 def mend_lists(page: str) -> str:
     """Return the page without lists that have no items: arguments of a signature are lines, a bibliography is none."""
-
-    def write_lines(found: re.Match[str]) -> str:
-        lines = found["lines"].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
-        return f'<span class="sig-lines">\n{lines}</span>'
-
-    return ARGUMENTS.sub(write_lines, page).replace(CITATIONS, '<div class="citation-list">')
+    page = page.replace(CITATIONS, '<div class="citation-list">')
+    lines = r'<span class="sig-lines">\n\g<lines></span>'
+    return ARGUMENTS.sub(lambda found: DEFINITION.sub(r'<span class="sig-line">\1</span>', found.expand(lines)), page)
 
 
 def anchors(page: str) -> str:
