@@ -48,7 +48,7 @@ def load_claim(name: str) -> Claim:
         entry["columns"] = tuple(load_claim(each) for each, x in read_entries().items() if x.get("column_of") == name)
     judge, unit = entry.pop("judge", ""), entry.pop("unit", "cases")
     experiment = judge.partition(":")[0].rpartition(".")[2]
-    entry = {"command": f"posym run {experiment}" if experiment in EXPERIMENTS else ""} | entry
+    entry.setdefault("command", f"posym run {experiment}" if experiment in EXPERIMENTS else "")
     if "first_rule" in entry:
         entry["first_rule"] = _rule(name, _complete_first_rule(name, entry), unit)
     if "rule" in entry:

@@ -69,7 +69,6 @@ UNREAD = {
     "plane_profile/*": "entropy",
     "random_weights/smollm2*": "kept",
     "random_weights/*_*_*_*": "kept",
-    "model_comparison/*": "plane_angle plane_energy positional symbolic",
     "taught_gemma/*": "band_interaction_share plane_*_share",
     "taught_gemma/*[snr][tdg]_[0-9]": "interaction_share positional_share symbolic_share asked_attention "
     "facts_attention band_* spread entropy null_* plane_*",

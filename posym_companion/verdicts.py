@@ -81,6 +81,10 @@ SAID: Mapping[Verdict, str] = {
 }
 
 
+# Verdicts that decide nothing.
+UNDECIDED: tuple[Verdict, ...] = ("not testable", "not run here")
+
+
 def combine_families(first: Verdict, other: Verdict) -> Verdict:
     """What a claim about language models comes to, from its rule's verdicts in two families.
 
@@ -89,10 +93,8 @@ def combine_families(first: Verdict, other: Verdict) -> Verdict:
     """
     if first == "not run here":
         return first
-    judged: list[Verdict] = [verdict for verdict in (first, other) if verdict not in ("not testable", "not run here")]
-    if len(set(judged)) < 2:
-        return judged[0] if judged else first
-    return "in kind, one family of two" if "reproduced in kind" in judged else "partly"
+    verdict = combine_columns((first, other))
+    return "in kind, one family of two" if verdict == "partly" and "reproduced in kind" in (first, other) else verdict
 
 
 def combine_columns(verdicts: Iterable[Verdict]) -> Verdict:
@@ -101,8 +103,8 @@ def combine_columns(verdicts: Iterable[Verdict]) -> Verdict:
     Sets in which it cannot be judged, or was not run, are left out. Where all others agree, that is the verdict; where
     they do not, it is *partly*.
     """
-    first, *others = verdicts
-    judged: list[Verdict] = [one for one in (first, *others) if one not in ("not testable", "not run here")] or [first]
+    every = list(verdicts)
+    judged: list[Verdict] = [one for one in every if one not in UNDECIDED] or every[:1]
     return judged[0] if len(set(judged)) == 1 else "partly"
 
 
@@ -317,7 +319,7 @@ class LineAnswer:
     control: bool = False
 
     @property
-    def said(self) -> str:
+    def outcome(self) -> str:
         """``yes``, ``no``, how many of which cases hold, or ``not testable``."""
         return "not testable" if self.held is None else self.counted or ("yes" if self.held else "no")
 
@@ -388,7 +390,7 @@ class Rule:
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
         """Each part of the claim: ``yes``, ``no``, how many of which cases hold, or ``not testable``."""
         able = [_answer(line, numbers) for line in self.able]
-        return {one.part: one.said for one in (*able, *self.answers(numbers))}
+        return {one.part: one.outcome for one in (*able, *self.answers(numbers))}
 
     def answers(self, numbers: Mapping[str, Any]) -> list[LineAnswer]:
         """What each line gives; where the model is not able none can be told."""
@@ -396,28 +398,28 @@ class Rule:
             return [LineAnswer(part=line.part, held=None, control=line.control) for line in self.lines]
         return [_answer(line, numbers) for line in self.lines]
 
-    def found(self, numbers: Mapping[str, Any]) -> str:
+    def describe(self, numbers: Mapping[str, Any]) -> str:
         """Which parts hold, in sentences, and the number that decides: of the first line missed, else of the first.
 
         If a precondition fails, report only that.
         """
         judged = self._judged(numbers)
-        said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
+        parts: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
         untested: dict[str, list[str]] = {}
         for line in judged:
             kept, answer = line.kept(numbers), _answer(line, numbers)
             if line.can_tell(numbers):
-                said["Found" if kept == 1 else "In some cases" if kept else "Not found"].append(str(answer))
+                parts["Found" if kept == 1 else "In some cases" if kept else "Not found"].append(str(answer))
             else:
                 why = f" (asked only where {line.testable.part})" if line.testable else ""
                 untested.setdefault(why, []).append(str(answer if not why else replace(answer, counted="")))
-        said["Not testable"] = ["; ".join(parts) + why for why, parts in untested.items()]
+        parts["Not testable"] = ["; ".join(each) + why for why, each in untested.items()]
         tested = [line for line in judged if line.can_tell(numbers)]
         missed = sorted(self.misses(numbers), key=lambda line: line.control)
         guards = [line.testable for line in judged if line.testable]
         decides = (missed or [line for line in tested if line not in self.able] or guards or judged)[0]
         value = decides.read(numbers)
-        sentences = [f"{held}: {'; '.join(parts)}." for held, parts in said.items() if parts]
+        sentences = [f"{outcome}: {'; '.join(each)}." for outcome, each in parts.items() if each]
         if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
             sentences.append(
                 f"The deciding number is {format_number(value)} ({decides.of}); {decides.asked} was asked."
@@ -449,13 +451,6 @@ class Rule:
         every = (*self.able, *self.lines)
         guards = [line.testable for line in every if line.testable]
         return {line.of: line.read(numbers) for line in (*every, *guards)}
-
-    @property
-    def names(self) -> list[str]:
-        """The numbers that it looks at."""
-        every = (*self.able, *self.lines)
-        guards = (line.testable for line in every)
-        return list(dict.fromkeys(line.of for line in (*every, *guards) if line))
 
     @property
     def universal(self) -> bool:
@@ -587,7 +582,7 @@ class OnOtherModel(Rejudged):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Rejudged):
     """A claim with what was found, ready to print; see :class:`Claim` and :class:`Measured`.
 
     Attributes:
@@ -614,26 +609,16 @@ class Row:
     claim: str
     paper: str
     kind: Kind
-    verdict: Verdict
     rule: str
-    rule_fixed: Fixed
     first_rule: str = ""
     first_rule_fixed: Fixed = "before the run"
     first_rule_verdict: str = ""
     changed_because: str = ""
-    found: str = ""
     sentence: str = ""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    parts: Mapping[str, str] = field(default_factory=dict)
-    answers: Sequence[LineAnswer] = field(default_factory=list)
     changes: str = ""
     fails_in: Sequence[str] = field(default_factory=list)
-    ours: Mapping[str, Any] = field(default_factory=dict)
-    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     model: str = ""
-    evidence: Sequence[str] = field(default_factory=list)
     command: str = ""
-    note: str = ""
     remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
     verdict_of_model: Verdict | None = None
     families: Sequence[OnOtherModel] | None = None
@@ -660,7 +645,7 @@ class Row:
     @property
     def decides(self) -> str:
         """Which line keeps the claim from holding whole; empty if none does, or if it cannot be judged."""
-        if self.verdict in ("not testable", "not run here"):
+        if self.verdict in UNDECIDED:
             return ""
         for where, answers in self._judged.items():
             if short := find_deciding_line(answers):
@@ -671,10 +656,9 @@ class Row:
     @property
     def _judged(self) -> dict[str, Sequence[LineAnswer]]:
         """Answers of the row's own model, of its other families and of its columns, where it can be judged."""
-        untold = ("not testable", "not run here")
-        own = self.verdict_of_model or self.verdict_of_column or self.verdict
-        judged = {} if own in untold else {self.models or self.model: self.answers}
-        judged |= {one.model: one.answers for one in self.families or () if one.verdict not in untold}
+        by_model = self.verdict_of_model or self.verdict_of_column or self.verdict
+        judged = {} if by_model in UNDECIDED else {self.models or self.model: self.answers}
+        judged |= {one.model: one.answers for one in self.families or () if one.verdict not in UNDECIDED}
         for column in self.columns:
             for where, answers in column._judged.items():
                 judged[where if where == column.models else f"{column.models}, {where}"] = answers

@@ -112,10 +112,10 @@ def count_elsewhere(rule: Rule, measured: Sequence[Measured | str]) -> list[Meas
 def write_sentence(judged: Claim, found: Row) -> str:
     """What a person would say of a row; where its verdict is none that was written about, what the rule says."""
     written = judged.sentences.get(found.verdict)
-    return re.sub(r"\{([^{}|]+)(?:\|([^{}]+))?\}", partial(_said, found), written) if written else found.summary
+    return re.sub(r"\{([^{}|]+)(?:\|([^{}]+))?\}", partial(_read_number, found), written) if written else found.summary
 
 
-def _said(found: Row, number: re.Match[str]) -> str:
+def _read_number(found: Row, number: re.Match[str]) -> str:
     name, form = number.groups()
     if name not in found.ours:
         raise ValueError(f"{found.id}: its sentence has {{{name}}}; numbers of ours are {', '.join(found.ours)}")
@@ -179,7 +179,7 @@ def _told(rule: Rule, found: Measured) -> dict[str, Any]:
     read, cases = rule.read(found.ours), found.ours.cases if isinstance(found.ours, Numbers) else {}
     return {
         "verdict": rule.verdict(found.ours),
-        "found": rule.found(found.ours),
+        "found": rule.describe(found.ours),
         "numbers": {name: convert_to_json(value) for name, value in read.items()},
         "parts": rule.parts(found.ours),
         "answers": rule.answers(found.ours),

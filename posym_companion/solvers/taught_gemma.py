@@ -40,6 +40,8 @@ from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
+# Of a prompt of 16 facts in the wording that is taught, of both models.
+TOKENS = 73
 OUTER = 0.25
 BANDS = {
     "none": (),

@@ -42,7 +42,6 @@ TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "ablated": 60, "pointed": 1}),
     "encoding_tasks": (("/rope",), {"length": 4, "lengths": (4, 6), "width": 16, "heads": 2, "training": STEPS}),
     "task_solvers": (("/1e4_2x2_8",), {"width": 16, "look_every": 6, "test_prompts": 24, "score_prompts": 4}),
-    "model_comparison": (("llama_index", "gemma2-random_index"), {"steps": 10}),
 }
 # What is called once more after each part of a run: a run is killed at one of these calls.
 KILLED = {

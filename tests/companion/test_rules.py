@@ -95,7 +95,7 @@ def test_of_seeds_those_beyond_the_line_are_counted():
     rule = Rule(says="", lines=(line,))
     assert (rule.verdict(some), rule.parts(some)) == ("partly", {"a": "4 of 5 seeds"})
     said = "In some cases: a (4 of 5 seeds). The deciding number is 0.7 [0.5, 0.9] (x); more than 0.5 was asked."
-    assert rule.found(some) == said
+    assert rule.describe(some) == said
     one = {"x": seed_range([0.6])}
     assert (rule.verdict(one), rule.parts(one)) == ("reproduced", {"a": "1 of 1 seeds"})
     undefined = {"x": seed_range([0.6, float("nan")])}
@@ -208,13 +208,13 @@ def test_what_was_found_is_said_with_the_number_that_decides():
     rule = Rule(says="", lines=(Line(part="b", of="y", unit="seeds"), Line(part="a", of="x", above=1)), able=(able,))
     numbers = {"x": Estimate(value=1.25, low=0.75, high=2), "y": Cases(3, 3), "z": 0.25}
     missed = "The deciding number is 1.25 [0.75, 2] (x); more than 1 was asked."
-    assert rule.found(numbers) == f"Found: able; b (3 of 3 seeds). Not found: a. {missed}"
+    assert rule.describe(numbers) == f"Found: able; b (3 of 3 seeds). Not found: a. {missed}"
     # A count decides by itself.
-    assert rule.found({**numbers, "x": 2.0}) == "Found: able; b (3 of 3 seeds); a."
+    assert rule.describe({**numbers, "x": 2.0}) == "Found: able; b (3 of 3 seeds); a."
     some = "Found: able; a. In some cases: b (1 of 3 seeds)."
-    assert rule.found({**numbers, "x": 2.0, "y": Cases(1, 3)}) == some
+    assert rule.describe({**numbers, "x": 2.0, "y": Cases(1, 3)}) == some
     unable = "Not found: able. The deciding number is 0.75 (z); less than 0.5 was asked."
-    assert rule.found({**numbers, "z": 0.75}) == unable
+    assert rule.describe({**numbers, "z": 0.75}) == unable
 
 
 def unnamed(rule: Rule):
@@ -276,14 +276,14 @@ def test_what_cannot_be_tested_is_said_with_the_reason():
     numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25}
     assert rule.parts(numbers) == {"b": "3 of 3 seeds", "a": "not testable"}
     why = "Not testable: a (asked only where there is something to lose)."
-    assert rule.found(numbers) == f"Found: b (3 of 3 seeds). {why}"
-    assert rule.names == ["y", "x", "z"]
+    assert rule.describe(numbers) == f"Found: b (3 of 3 seeds). {why}"
+    assert [*rule.read(numbers)] == ["y", "x", "z"]
     nothing = {**numbers, "y": Cases(0, 0)}
     assert rule.parts(nothing) == {"b": "not testable", "a": "not testable"}
     deciding = "The deciding number is 0.25 (z); more than 0.5 was asked."
     said = "Not testable: b (0 of 0 seeds); a (asked only where there is something to lose). "
-    assert rule.found(nothing) == said + deciding
-    assert Rule(says="", lines=(SEEDS,)).found(nothing) == "Not testable: b (0 of 0 seeds)."
+    assert rule.describe(nothing) == said + deciding
+    assert Rule(says="", lines=(SEEDS,)).describe(nothing) == "Not testable: b (0 of 0 seeds)."
 
 
 CONTROL = Line(part="c", of="c", unit="draws", control=True)
@@ -308,7 +308,7 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
     assert verdicts.grade(verdict, answers) == grade
     assert (verdicts.find_deciding_line(answers) and str(verdicts.find_deciding_line(answers))) == decides
     held = "Found" if control == 2 else "In some cases" if control else "Not found"
-    assert f"{held}: c, a control ({control} of 2 draws)" in rule.found(numbers)
+    assert f"{held}: c, a control ({control} of 2 draws)" in rule.describe(numbers)
     assert rule.parts(numbers)["c"] == f"{control} of 2 draws"
 
 
@@ -327,7 +327,7 @@ def test_cases_that_stand_together_hold_all_or_none():
     both = dataclasses.replace(SEEDS, together=True)
     for held, kept, said in ((3, 1, "Found"), (2, 0, "Not found"), (0, 0, "Not found")):
         assert both.kept({"y": Cases(held, 3)}) == kept
-        assert Rule(says="", lines=(both,)).found({"y": Cases(held, 3)}) == f"{said}: b ({held} of 3 seeds)."
+        assert Rule(says="", lines=(both,)).describe({"y": Cases(held, 3)}) == f"{said}: b ({held} of 3 seeds)."
     assert Rule(says="", lines=(both,)).verdict({"y": Cases(2, 3)}) == "not reproduced"
 
 

@@ -21,10 +21,8 @@ from posym_companion.language_models.judges.random_weights import (
     list_measured_weights,
 )
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.results import load_result
 from posym_companion.solvers.judges.gemma_runs import MODEL, SHOWN_IN, load_runs, look_at_taught, yield_accuracy
-from posym_companion.solvers.model_comparison import SurveyedModel
-from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
+from posym_companion.solvers.taught_gemma import FACTS, TOKENS, WORDINGS
 from posym_companion.verdicts import format_number
 from posym_core.metrics import find_local_layers, measure_behaviour_and_use, statistic_interval
 
@@ -109,8 +107,6 @@ def missing_bands(look: Look) -> Iterator[Yielded]:
     runs = {band: load_runs(look.folder, band, model=look.model) for band in ("none", "slowest", "fastest")}
     look.record(*(result for results in runs.values() for result in results))
     yield from yield_accuracy(look_at_taught(look))
-    # Of the wording and the number of facts that is taught.
-    tokens = int(load_result(SurveyedModel(model=look.model).name, folder=look.folder)["tokens"])
     same_seed = {result.settings["seed"]: result for result in runs["none"]}
     most, before, asked = {}, [], 0
     for band in ("slowest", "fastest"):
@@ -121,7 +117,7 @@ def missing_bands(look: Look) -> Iterator[Yielded]:
             right = result["correct"][-1, 0, FACTS.index(result.settings["facts"])]
             yield "accuracy", where, float(np.nanmean(right))
             yield "mean loss against all planes", where, float(losses.mean() / whole["losses"][: len(losses)].mean())
-            turned.append(np.abs(whole["angles"] - result["angles"]).max(1) * (tokens - 1))
+            turned.append(np.abs(whole["angles"] - result["angles"]).max(1) * (TOKENS - 1))
             asked = int(np.isfinite(right).sum())
             before += [float(losses[0] / whole["losses"][0])] if band == "fastest" else []
         most[band] = np.max(turned, 0)
@@ -131,7 +127,7 @@ def missing_bands(look: Look) -> Iterator[Yielded]:
     turn, globally = (format_number(float(x.max())) for x in (most["slowest"], wide if len(wide) else most["slowest"]))
     look.note = (
         "The mean loss over the same steps of teaching says how fast the task is learned. Stopping the slowest quarter "
-        f"takes at most {turn} radians from a plane over a prompt of {tokens} tokens, and at most "
+        f"takes at most {turn} radians from a plane over a prompt of {TOKENS} tokens, and at most "
         f"{globally} in global layers. The fast half is confounded: with the fastest quarter stopped the loss is "
         f"{min(before):.2f} to {max(before):.2f} times as high before any teaching. Accuracies are over "
         f"{asked} prompts a seed."

