@@ -16,7 +16,6 @@ from posym_companion.solvers.head_editing import (
     HeadEditing,
     by_role,
     edits_of,
-    full_size,
     measure,
 )
 from posym_companion.solvers.head_rankings import HeadRankings
@@ -135,13 +134,3 @@ def test_questions_are_about_single_facts(tokenizer):
 def test_facts_at_the_ends_have_one_neighbour(asked):
     with pytest.raises(ValueError, match=r"two neighbours and others beside them: from 1 to 6 of 8, .*; got \("):
         HeadEditing(asked=asked)
-
-
-def test_what_is_run():
-    settings = full_size()
-    assert {setting.model for setting in settings} <= {"gemma-3-270m-binds", "smollm2-135m-binds"}
-    for setting in settings:
-        # Neighbours and others stand at the same place on average.
-        steps = [fact - place for place in setting.asked for fact in range(setting.facts)]
-        others = [step for step in steps if abs(step) > 1]
-        assert sum(others) == 0
