@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from posym_companion.results import name_dims
-from posym_companion.solvers import head_rankings
 from posym_companion.solvers.head_editing import (
     DIMS,
     EDITS,
@@ -18,7 +17,6 @@ from posym_companion.solvers.head_editing import (
     edits_of,
     measure,
 )
-from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.list_questions import questions_about
 from posym_core.metrics._blocks import BlockLayout
 from posym_profile import binding_prompts
@@ -73,11 +71,6 @@ def test_an_edit_turns_the_planes_of_one_head_and_no_others(tiny, tokenizer, edi
         logits.append(total * call.scale)
     expected = torch.tensor(logits).masked_fill(~call.visible[0, 0, -1], -torch.inf).softmax(-1).numpy()
     np.testing.assert_allclose(seen.double().numpy(), expected, atol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def rankings(tiny, tokenizer):
-    return head_rankings.measure(tiny, tokenizer, head_rankings.small(HeadRankings()), progress=False)
 
 
 def test_answers_are_those_of_whole_prompts(tiny, tokenizer, rankings):
