@@ -60,7 +60,6 @@ def test_the_claims_follow_the_matrices(tmp_path):
     theorem, _ = invented(tmp_path / "against", holds=False)
     assert theorem.verdict == "refuted as stated"
     assert "47 of 48" in str(theorem.numbers)
-    assert {row.verdict for row in ledger("G26-1a", "G26-1b", folder=tmp_path)} == {"not run here"}
 
 
 @pytest.mark.parametrize(

@@ -183,4 +183,3 @@ def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
     assert row.parts == invented(tmp_path / "without").parts
     assert len(row.evidence) == 9
     assert row.evidence[-1].endswith("what_moves.ipynb")
-    assert ledger("C-3", folder=tmp_path / "nothing")[0].verdict == "not run here"

@@ -114,13 +114,6 @@ def test_only_the_claims_asked_for_are_judged(tmp_path, monkeypatch):
     assert [row.id for row in ledger("U25-7", "G26-1a", folder=tmp_path)] == ["U25-7", "G26-1a"]
 
 
-def test_without_results_nothing_has_been_run(tmp_path):
-    # Constructions need no result.
-    rows = ledger(folder=tmp_path)
-    assert {row.id for row in rows if row.verdict != "not run here"} <= THEORY
-    assert "is not there" in rows[0].note
-
-
 def test_verdicts_follow_the_numbers(tmp_path):
     rows = invented(tmp_path / "with")
     assert rows["U25-1"].verdict == "reproduced"
