@@ -12,7 +12,7 @@ from posym_companion.ledger import ledger
 from posym_companion.results import MissingResultError
 from posym_companion.solvers.judges import task_solvers
 from posym_companion.solvers.judges.solver_heads import load_settings
-from posym_companion.solvers.judges.task_solvers import PAIRS, solver_accuracy, steps_to_learn
+from posym_companion.solvers.judges.task_solvers import PAIRS, solver_accuracy, solver_results, steps_to_learn
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, expectation
 
 SEEDS, HEADS, PLANES = 5, 2, 16
@@ -113,6 +113,15 @@ def test_expectations_met_and_missed(tmp_path):
     (row,) = ledger("T-0", folder=tmp_path)
     assert row.verdict == "partly"
     assert row.fails_in == ["binding, fast_2x2_8: accuracy where failing was expected 0.95 [0.95, 0.95]"]
+
+
+def test_what_is_missing_is_said(tmp_path):
+    for name in range(7):
+        (row,) = ledger(f"T-{name}", folder=tmp_path)
+        assert row.verdict == "not run here"
+        assert row.command == "posym run task_solvers"
+    with pytest.raises(MissingResultError, match="0 settings of task_solvers are stored, and 1 are needed"):
+        solver_results(tmp_path)
 
 
 def test_frequency_beyond_one_layer(tmp_path):
