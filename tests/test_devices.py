@@ -299,32 +299,15 @@ def assert_same(found, expected, device):
 
 def test_what_a_gpu_refuses_is_refused(other_device):
     there, here = torch.arange(3.0, device=other_device), torch.arange(3.0)
-    ours = torch.Generator(other_device).manual_seed(0)
-    refused = {
-        "expected all tensors on one device": [
-            lambda: there + here,
-            lambda: here[there.long()],
-            lambda: torch.stack([there[0], here[0]]),
-            lambda: there.index_put_((here.long(),), here),
-            lambda: torch.tensor(0.0).add_(there.sum()),
-        ],
-        "Expected a 'lazy:0' device type for generator": [
-            lambda: torch.rand(3, device=other_device, generator=torch.Generator()),
-            lambda: there.normal_(generator=torch.Generator()),
-        ],
-        "to numpy. Use Tensor.cpu": [lambda: np.asarray(there)],
-    }
-    for message, calls in refused.items():
-        for call in calls:
-            with pytest.raises((RuntimeError, TypeError), match=message):
-                call()
-    there[here.long()[:1]] = torch.tensor(7.0)
-    assert (there[here.long()] * here[2]).tolist() == [14, 2, 4]
-    drawn = torch.rand(3, device=other_device, generator=ours)
-    assert drawn.device == other_device == ours.device
-    assert torch.zeros(3, device="meta").is_meta
-    assert there.to("meta").is_meta
-    torch.testing.assert_close(drawn.cpu(), torch.rand(3, generator=torch.Generator().manual_seed(0)))
+    for call, message in (
+        (lambda: there + here, "expected all tensors on one device"),
+        (lambda: here[there.long()], "expected all tensors on one device"),
+        (lambda: there.normal_(generator=torch.Generator()), "Expected a 'lazy:0' device type for generator"),
+        (lambda: np.asarray(there), "to numpy. Use Tensor.cpu"),
+    ):
+        with pytest.raises((RuntimeError, TypeError), match=message):
+            call()
+    assert (there[here.long()] * here[2]).tolist() == [0, 2, 4]
 
 
 @pytest.mark.parametrize("name", METRICS)

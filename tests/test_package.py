@@ -246,18 +246,6 @@ def test_the_three_packages_have_few_public_names() -> None:
     assert sum(most.values()) <= 330
 
 
-def test_front_doors() -> None:
-    doors = {
-        "posym_profile": "ablate_heads binding_prompts load_model origin_cube patch_heads profile",
-        "posym_core": "cross_logits exclusion frequency_shares rope_angles rotate swap_scores",
-        "posym_figures": "Lines Slider slider_figure",
-    }
-    for package, names in doors.items():
-        face = importlib.import_module(package)
-        assert set(names.split()) <= set(face.__all__)
-        assert all(callable(getattr(face, name)) for name in names.split())
-
-
 def test_posym_is_the_command_line() -> None:
     assert PROJECT["scripts"] == {"posym": "posym_profile.__main__:main"}
 
@@ -324,14 +312,6 @@ def test_modules_import_what_is_declared() -> None:
     assert len(found) > 100
     wrong = [f"{path} imports {', '.join(names)}" for path, names in found.items() if names]
     assert not wrong, "\n".join(wrong)
-
-
-def test_what_is_undeclared_is_found(tmp_path: Path) -> None:
-    source = "import os, gguf\nfrom torch import nn\nfrom . import near\ndef f():\n    import gguf, requests.sessions\n"
-    (tmp_path / "report").mkdir()
-    for path, expected in ((tmp_path / "a.py", ["gguf", "requests"]), (tmp_path / "report" / "b.py", ["requests"])):
-        path.write_text(source, encoding="utf-8")
-        assert undeclared(path, {"torch"}) == expected
 
 
 def test_modules_beside_the_tests_hide_no_package() -> None:

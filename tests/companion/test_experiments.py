@@ -14,7 +14,7 @@ from architectures import build
 
 from posym_companion import experiments
 from posym_companion.catalogue import EXPERIMENTS, MODULES
-from posym_companion.results import list_results, work_folder
+from posym_companion.results import list_results, load_result, work_folder
 from posym_core.models import TrainingSettings
 
 MODELS = ("gemma-3-270m", experiments.SECOND, "some/model")
@@ -42,11 +42,27 @@ TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "ablated": 60, "pointed": 1}),
     "encoding_tasks": (("/rope",), {"length": 4, "lengths": (4, 6), "width": 16, "heads": 2, "training": STEPS}),
     "task_solvers": (("/1e4_2x2_8",), {"width": 16, "look_every": 6, "test_prompts": 24, "score_prompts": 4}),
+    "frequency_control": (
+        ("/full",),
+        {
+            "lengths": (8,),
+            "frequencies": (1, 3),
+            "dim": 8,
+            "band": 2,
+            "seeds": (0, 1),
+            "repetition": 2,
+            "few_symbols": 4,
+            "training": TrainingSettings(steps=6, batch=8),
+            "test_inputs": 700,
+            "snapshot_frequencies": (1, 3),
+        },
+    ),
 }
 # What is called once more after each part of a run: a run is killed at one of these calls.
 KILLED = {
     "encoding_study": ("train_model", 2),
     "encoding_tasks": ("accuracies", 2),
+    "frequency_control": ("run_cell", 3),
     "task_solvers": ("measure_roles", 1),
     "taught_gemma": ("measure_snapshot", 2),
 }
@@ -81,6 +97,15 @@ def test_every_setting_has_a_name_of_its_own_and_a_small_size(name):
             for one in (setting, shrink(setting)):
                 assert one.name.partition("/")[0] == name
             assert shrink(shrink(setting)) == shrink(setting)
+
+
+def test_every_stored_result_is_of_a_setting_of_the_catalogue():
+    """A setting that is renamed, changed or left out leaves a result behind that belongs to none."""
+    settings = {setting.name: setting for name in EXPERIMENTS for every in list_settings(name) for setting in every}
+    stored = list_results()
+    assert len(stored) > 600
+    assert set(stored) <= set(settings)
+    assert [name for name in stored if not experiments.has_settings(load_result(name), settings[name])] == []
 
 
 def test_settings_that_are_younger_than_a_stored_result_had_their_defaults():
@@ -118,6 +143,11 @@ def models(wide, tokenizer, monkeypatch, all_arrays_stored):
     return asked
 
 
+def measured_arrays(result: Any) -> set[str]:
+    """Names of arrays that another run repeats: all but how long parts took."""
+    return {key for key in result.arrays if not key.endswith("seconds")}
+
+
 def run_settings(name: str, folder: Any, **options: Any) -> list[Any]:
     settings = choose_settings(name)
     return list(experiments.load_experiment(name).run(settings, device="cpu", folder=folder, progress=False, **options))
@@ -138,7 +168,7 @@ def test_a_run_is_described_kept_and_repeats_itself(name, models, tmp_path):
     assert [result.provenance for result in run_settings(name, tmp_path)] == [result.provenance for result in first]
     assert len(models) == loads
     for once, again in zip(first, run_settings(name, tmp_path, force=True), strict=True):
-        for key in set(once.arrays) - {"seconds"}:
+        for key in measured_arrays(once):
             np.testing.assert_array_equal(once[key], again[key], err_msg=key)
 
 
@@ -166,6 +196,6 @@ def test_a_killed_run_goes_on_and_ends_as_a_whole_one(name, models, tmp_path, mo
     assert list(work_folder(setting.name, folder=tmp_path / "cut").glob("*.safetensors"))
     torch.rand(3)  # the global generator stands elsewhere when the run goes on
     (resumed,) = run([setting], device="cpu", folder=tmp_path / "cut", progress=False)
-    for key in set(whole.arrays) - {"seconds"}:
+    for key in measured_arrays(whole):
         np.testing.assert_array_equal(whole[key], resumed[key], err_msg=key)
     assert not work_folder(setting.name, folder=tmp_path / "cut").exists()

@@ -5,6 +5,7 @@ import math
 import mpmath
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, draw_encoding, witness
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
@@ -148,19 +149,11 @@ def test_scores_of_cross_logits_are_the_scores_of_the_head():
         torch.testing.assert_close(found.symbolic, expected.symbolic, rtol=0, atol=1e-9)
 
 
-def test_refusals_name_rule_value_and_remedy():
-    with pytest.raises(ValueError, match="question must be one of 'positional', 'symbolic', 'additive'; got 'mixed'"):
-        ability("rope", "mixed")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match=r"encoding must be one of 'nope', .*; got 'xpos'"):
-        ability("xpos", "symbolic")
-    with pytest.raises(ValueError, match=r"path has no C, so no head is a witness; look at EncodedHeads.permuted"):
-        witness("path", "symbolic")
-    message = (
-        "known heads need either answers with a witness or the reason why there are neither; got answers='no reason'"
-    )
-    with pytest.raises(ValueError, match=message):
-        KnownHeads(answers="no reason", witness=KNOWN_HEADS["rope"].witness)
-    with pytest.raises(ValueError, match=r"as many contents as positions, at least two; got \(3, 4\)"):
-        score_cross_logits(torch.zeros(3, 4))
-    with pytest.raises(ValueError, match="C must be finite"):
-        score_cross_logits(torch.full((3, 3), torch.inf))
+test_refusals_name_rule_value_and_remedy = refuse_each(
+    (lambda: ability("rope", "mixed"), "question must be one of 'positional', 'symbolic', 'additive'; got 'mixed'"),
+    (lambda: ability("xpos", "symbolic"), r"encoding must be one of 'nope', .*; got 'xpos'"),
+    (lambda: witness("path", "symbolic"), r"path has no C, so no head is a witness; look at EncodedHeads.permuted"),
+    (lambda: KnownHeads(answers="no reason", witness=KNOWN_HEADS["rope"].witness), "got answers='no reason'"),
+    (lambda: score_cross_logits(torch.zeros(3, 4)), r"as many contents as positions, at least two; got \(3, 4\)"),
+    (lambda: score_cross_logits(torch.full((3, 3), torch.inf)), "C must be finite"),
+)

@@ -8,14 +8,11 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_companion.encodings import encoding_study
 from posym_companion.encodings.encoding_study import (
     EXPERIMENT,
     RELEASED,
     EncodingStudy,
     full_size,
-    has_no_meaning,
-    list_setups,
     measure,
     same_without_padding,
     train_model,
@@ -50,17 +47,9 @@ def test_released_setups_have_the_confounds():
     )
 
 
-def test_the_study_holds_every_setup_once():
+def test_long_trainings_have_the_papers_sentences_and_a_control_without_dropout():
     settings = full_size()
-    assert len({setting.name for setting in settings}) == len(settings)
-    reduced = {(setting.task, setting.setup) for setting in settings if setting.size == "reduced"}
-    assert reduced == {(t, s) for t in ("distance", "count") for s in list_setups() if not has_no_meaning(t, s)} - {
-        ("count", setup) for setup in encoding_study.SLOW
-    }
-    assert min(len(setting.seeds) for setting in settings) == 3
-    assert [setting.size for setting in settings].count("deep") == len(encoding_study.DEEP)
     long = [setting for setting in settings if setting.size == "long"]
-    assert [(setting.task, setting.setup) for setting in long] == list(encoding_study.LONG)
     (control,) = (setting for setting in settings if setting.size == "undropped")
     (same,) = (replace(setting, size="undropped") for setting in long if setting.task == "count")
     assert (control, control.model_settings().dropout) == (same, 0.0)
@@ -97,11 +86,8 @@ def test_the_papers_size():
     assert setting.name.endswith("_paper")
 
 
-def test_what_is_kept(tmp_path):
+def test_what_is_kept():
     found = measure(brief(seeds=(0, 1)))
-    assert found["accuracy"].shape == (2,)
-    assert found["ablated"].shape == found["averaged"].shape == found["positional"].shape == (2, 2, 8)
-    assert found["by_answer"].shape == (2, 35)
     # All answers come equally often up to one.
     assert found["by_answer"].mean(1) == pytest.approx(found["accuracy"], abs=0.02)
     assert (found["error"] > 0).all()

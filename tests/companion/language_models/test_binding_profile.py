@@ -17,20 +17,6 @@ from posym_profile.scores._layer_measurement import map_layers
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 
 
-def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):
-    (result,) = binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
-    assert result["positional"].shape == (2, 18, 4)
-    assert result["plane_symbolic_share"].shape == (1, 18, 4, 128)
-    assert result["plane_angle"].shape == (18, 128)
-    assert result["correct"].shape == (2,)
-    shares = sum(result[f"{name}_share"] for name in ("positional", "symbolic", "interaction"))
-    np.testing.assert_allclose(shares, 1, atol=1e-5)
-    np.testing.assert_allclose(result["variance"] + result["slack"], result["bound"], rtol=1e-4)
-    np.testing.assert_allclose(np.nansum(result["plane_energy_share"][0], -1), 1, atol=1e-4)
-    assert result.settings["facts"] == 3
-    assert (result["positional"] + result["symbolic"] > 0.99).all()
-
-
 def test_the_quoted_correlation_is_that_of_the_heads_means():
     draw = np.random.default_rng(0).random((4, 5, 6, 3))
     scores = dict(zip(("positional", "symbolic", "null_positional", "null_symbolic"), draw, strict=True))
@@ -54,15 +40,6 @@ def test_a_correlation_stands_beside_the_null_model_s_and_every_draw_of_random_w
         less = found[f"Pearson r less the {quantity}", where]
         assert (less.value, less.low, less.high) == pytest.approx((-0.2, -0.4, -0.1))
     assert found["Pearson r of random weights", "likes, 16 facts, draw 1"] == -0.3
-
-
-def test_full_size_has_the_remedies_beside_as_many_prompts_without():
-    settings = binding_profile.full_size()
-    assert len(settings) == 9 + 6 + 6 + 3 + 9
-    assert settings[0].name == "binding_profile/gemma-3-270m_likes_16"
-    names = [setting.name.partition("likes_16")[2] for setting in settings if "likes_16" in setting.name]
-    assert names == ["", "_lead8_facts", "_facts", "_varied_facts", *["_facts"] * 3]
-    assert {setting.prompts for setting in settings if setting.keys == "facts"} == {binding_profile.FEWER}
 
 
 def test_shares_are_of_the_facts_that_are_swapped(tiny, tokenizer):
@@ -98,20 +75,6 @@ def test_of_another_family_only_what_is_judged_is_kept(tiny, tokenizer):
             np.testing.assert_array_equal(x, whole[name])
     longer = binding_profile.measure(tiny, tokenizer, replace(setting, facts=17, prompts=1), progress=False)
     assert [name for name in longer if name.startswith("plane")] == ["plane_angle"]
-
-
-def test_the_second_family_has_every_kind_of_short_prompt_with_few():
-    settings = binding_profile.full_size(experiments.SECOND)
-    first = binding_profile.full_size()
-    assert {(x.template, x.facts, x.lead, x.varied) for x in settings} == {
-        (x.template, x.facts, x.lead, x.varied) for x in first if x.facts == 16
-    }
-    assert len({x.name for x in settings}) == len(settings)
-    assert {(x.prompts, x.keys, x.kept) for x in settings} == {(binding_profile.FEWER, "facts", "judged")}
-    # What has nothing in front is the claim's own prompts and those beside a remedy at once.
-    assert set(binding_profile.variant_settings("none", experiments.SECOND)) == set(
-        binding_profile.plain_settings(experiments.SECOND)
-    )
 
 
 def test_a_draw_of_weights_is_another_model_of_which_planes_are_kept(tiny, tokenizer):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments import SECOND
 from posym_companion.language_models.origins import (
     BLOCK_LENGTH,
     CROSSED,
@@ -19,7 +18,6 @@ from posym_companion.language_models.origins import (
     Origins,
     ask_other_facts,
     draw_prompts,
-    full_size,
     measure,
     measure_asked_contrast,
 )
@@ -155,12 +153,6 @@ def test_contrasts_are_measured_where_they_are_asked(tiny, tokenizer):
     assert np.isfinite(found["contrasts"][:, 2, :, -1]).all()
 
 
-def test_the_grid_has_draws_and_the_taught_model_is_of_the_first_family():
-    settings = full_size()
-    assert sum("random" in setting.name for setting in settings) == 6
-    assert not any("binds" in setting.model for setting in full_size("some/other"))
-
-
 def test_a_draw_of_weights_is_another_model(tiny, tokenizer):
     draws = [run(tiny, tokenizer, draw=draw)["parts"] for draw in (0, 1, 0)]
     assert not np.array_equal(draws[0], draws[1])
@@ -174,13 +166,3 @@ def test_few_reads_are_the_same_numbers(tiny, tokenizer):
     np.testing.assert_array_equal(few["parts"], every["parts"][[READS.index(name) for name in FEW]])
     np.testing.assert_array_equal(few["by_origin"], every["by_origin"])
     name_dims(DIMS, few)
-
-
-def test_the_second_family_has_what_three_claims_are_judged_by():
-    names = {setting.name for setting in full_size(SECOND)}
-    assert len(names) == len(full_size(SECOND)) == 23
-    first = {setting.name.replace(SECOND, "gemma-3-270m") for setting in full_size(SECOND)}
-    assert first < {setting.name for setting in full_size()}
-    assert [setting.wording for setting in full_size() if setting.reads == "all"] == ["prose", "likes", "bought"]
-    asked = {(setting.model, setting.wording) for setting in full_size(SECOND) if setting.asked}
-    assert asked == {(name, wording) for name in (SECOND, f"{SECOND}-binds") for wording in ("likes", "bought")}

@@ -129,8 +129,6 @@ def test_another_family_is_asked_by_its_own_runs(tmp_path):
         "partly",
     )
     assert other.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
-    assert {setting.lead for setting in full_size(SECOND)} == {0}
-    assert [setting.model for setting in full_size("another")] == ["another"] * 4
 
 
 def test_one_prompt_and_undefined_numbers(tmp_path):
@@ -185,4 +183,3 @@ def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
     assert row.parts == invented(tmp_path / "without").parts
     assert len(row.evidence) == 9
     assert row.evidence[-1].endswith("what_moves.ipynb")
-    assert ledger("C-3", folder=tmp_path / "nothing")[0].verdict == "not run here"

@@ -22,15 +22,6 @@ def measured(packaged):
     return measure(*packaged, SETTING, progress=False)
 
 
-def test_arrays_have_the_shapes_that_are_promised(measured):
-    assert measured["positional"].shape == measured["entropy"].shape == (2, 18, 4)
-    for name in ("positional_share", "symbolic_share", "interaction_share", "kept", "energy_share", "use"):
-        assert measured[name].shape == (18, 4, 128)
-    assert measured["energy"].shape == (2, 18, 4, 8)
-    assert measured["angles"].shape == (18, 128)
-    assert measured["seen"].tolist() == [24] * 18
-
-
 def test_scores_are_those_of_blocks_that_end_beside_the_query(measured, packaged):
     model, tokenizer = packaged
     ids = make_prompts(tokenizer, "text", facts=24, count=2).input_ids

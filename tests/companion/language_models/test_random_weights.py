@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments import SECOND, has_settings
 from posym_companion.language_models import random_weights
-from posym_companion.language_models.judges import random_weights as judges
 from posym_companion.language_models.judges.plane_profile import half_loss_phase, keeps_the_law
 from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights
-from posym_companion.language_models.random_weights import DIMS, EXPERIMENT, RandomWeights, full_size, measure
-from posym_companion.results import Result, load_result, name_dims
+from posym_companion.language_models.random_weights import DIMS, EXPERIMENT, RandomWeights, measure
+from posym_companion.results import Result, name_dims
 from posym_core.metrics._stats import Estimate
 from posym_profile import binding_prompts, profile
 
@@ -44,30 +42,12 @@ def test_a_remedy_changes_the_prompts_alone(loads, tiny, tokenizer):
         assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
 
 
-def test_a_stored_result_without_a_word_of_remedies_has_none():
-    stored = load_result(RandomWeights(weights="trained").name)
-    assert "lead" not in stored.settings
-    assert has_settings(stored, RandomWeights(weights="trained"))
-    assert not has_settings(stored, RandomWeights(weights="trained", lead=8))
-
-
 def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(loads, tiny):
     before = [x.clone() for x in tiny.parameters()]
     draws = [measure(EXPERIMENT.shrink(RandomWeights(draw=draw)), device="cpu", progress=False) for draw in (0, 1, 0)]
     assert not np.array_equal(draws[0]["symbolic"], draws[1]["symbolic"])
     np.testing.assert_array_equal(draws[0]["symbolic"], draws[2]["symbolic"])
     assert all(torch.equal(x, y) for x, y in zip(before, tiny.parameters(), strict=True))
-
-
-def test_the_grid_has_three_draws_on_two_wordings_and_two_lengths():
-    names = [setting.name for setting in full_size()]
-    assert len(set(names)) == len(names) == 20 + 20 + 10
-    assert sum("random" in name.partition("/")[2] for name in names) == 30
-    # Without a remedy names are what they were; each remedy has its own at the lengths it is measured at.
-    assert names[0] == "random_weights/gemma-3-270m-random0_likes_16"
-    assert sum(name.endswith("_lead8") for name in names) == 20
-    assert sum(name.endswith("_16_varied") for name in names) == sum("varied" in name for name in names) == 10
-    assert not any("taught" in setting.weights for setting in full_size("some/other"))
 
 
 def estimate(low, high):
@@ -121,13 +101,3 @@ def test_half_precision_keeps_three_digits(loads):
     for name in ("positional", "symbolic", "kept", "energy"):
         assert half[name].dtype == np.float16
         np.testing.assert_allclose(half[name], whole[name], atol=1e-3)
-
-
-def test_random_weights_of_the_second_family_stand_beside_the_same_lists_and_no_remedy():
-    kinds = {(x.wording, x.facts, x.lead, x.varied) for x in full_size(SECOND)}
-    assert kinds == {(wording, facts, 0, False) for wording in ("likes", "bought") for facts in (16, 64)}
-    assert judges.random_weight_kinds(model=SECOND) == judges.random_weight_kinds() == judges.KINDS
-    assert judges.random_weight_kinds("lead", SECOND) == ()
-    assert {setting.weights for setting in full_size(SECOND)} == {"trained", "taught", "random"}
-    assert all(setting.half for setting in full_size(SECOND))
-    assert not any(setting.half for setting in full_size())

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import torch
 from block_tables import make_block_table
+from refusals import refuse_each
 
 from posym_companion.language_models import score_robustness
-from posym_core import rope_angles, rotate, swap_scores
+from posym_core import rope_angles, swap_scores
 from posym_core.metrics._permutations import (
     BlockTable,
     draw_orders,
@@ -26,24 +27,6 @@ def a_head(seed=0, keys=23, dim=16, sharpness=1.0):
     generator = torch.Generator().manual_seed(seed)
     query = sharpness * torch.randn(dim, dtype=torch.float64, generator=generator)
     return query, torch.randn(keys, dim, dtype=torch.float64, generator=generator), rope_angles(dim)
-
-
-def literal_attention(query, keys, angles, orders, start, length, *, visible=None, softcap=None, sink=None, scale=1.0):
-    """Move the keys, take the softmax again, average over blocks: one order after the other."""
-    place, rows = torch.arange(len(keys)), []
-    blocks = orders.shape[1]
-    for order in orders.tolist():
-        content = place.clone()
-        for slot, block in enumerate(order):
-            for offset in range(length):
-                content[start + slot * length + offset] = start + block * length + offset
-        logits = rotate(rotate(keys, -place, angles)[content], place, angles) @ query * scale
-        logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
-        logits = logits if visible is None else logits.masked_fill(~visible, -math.inf)
-        logits = logits if sink is None else torch.cat([logits, torch.tensor([sink], dtype=torch.float64)])
-        attention = logits.softmax(-1)
-        rows.append([float(attention[start + s * length : start + (s + 1) * length].mean()) for s in range(blocks)])
-    return torch.tensor(rows, dtype=torch.float64)
 
 
 def literal_scores(before, after, orders, tau, eps):
@@ -68,28 +51,6 @@ def literal_scores(before, after, orders, tau, eps):
         sum(along) / len(along),
         sum(across) / len(across),
     ]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"softcap": 2.0, "scale": 0.7},
-        {"sink": 1.5},
-        {"visible": torch.arange(23) >= 6},
-    ],
-)
-@pytest.mark.parametrize("length", [1, 4])
-def test_table_gives_the_attention_of_moved_keys(length, options):
-    query, keys, angles = a_head()
-    orders = draw_orders(4, 12, torch.Generator().manual_seed(1))
-    expected = literal_attention(query, keys, angles, orders, 3, length, **options)
-    given = {key: value for key, value in options.items() if key != "sink"}
-    given |= {"sinks": torch.tensor(options["sink"])} if "sink" in options else {}
-    table = make_block_table(query, keys, angles, start=3, block_length=length, blocks=4, **given)
-    torch.testing.assert_close(table.attention(orders), expected, rtol=1e-10, atol=1e-14)
-    still = literal_attention(query, keys, angles, torch.arange(4)[None], 3, length, **options)[0]
-    torch.testing.assert_close(table.attention(), still, rtol=1e-10, atol=1e-14)
 
 
 def test_a_batch_is_its_heads_one_by_one():
@@ -188,28 +149,29 @@ def test_permuted_prompts_hold_the_same_facts_elsewhere():
     assert torch.equal(moved[:, 1], ids)
 
 
-def test_refusals():
-    before, orders = torch.tensor([0.5, 0.5]), torch.tensor([[1, 0]])
-    with pytest.raises(ValueError, match="every order must move a block, but 1 of 2"):
-        score_permutations(before, torch.ones(2, 2), torch.tensor([[1, 0], [0, 1]]))
-    with pytest.raises(ValueError, match="must hold each of the numbers 0 to 1 once"):
-        score_permutations(before, torch.ones(1, 2), torch.tensor([[1, 1]]))
-    with pytest.raises(ValueError, match=r"orders must have shape \[permutation, 2\].*got \(1, 3\)"):
-        score_permutations(before, torch.ones(1, 3), torch.tensor([[1, 0, 2]]))
-    with pytest.raises(ValueError, match=r"after must have shape \[\.\.\., 1, 2\]; got \(3, 2\)"):
-        score_permutations(before, torch.ones(3, 2), orders)
-    with pytest.raises(TypeError, match=r"whole numbers; got torch\.float32"):
-        score_permutations(before, torch.ones(1, 2), orders.float())
-    with pytest.raises(ValueError, match="tau must be above 0; got 0"):
-        score_permutations(before, torch.ones(1, 2), orders, tau=0)
-    with pytest.raises(ValueError, match="eps must be 0 or a positive finite number; got -1"):
-        score_permutations(before, torch.ones(1, 2), orders, eps=-1)
-    with pytest.raises(ValueError, match="blocks must be a whole number of at least 2; got 1"):
-        list_swap_orders(1)
-    with pytest.raises(ValueError, match="tokens 1 to 4, but the last of 5 tokens is the query"):
-        permute_blocks(torch.arange(5), orders, start=1, block_length=2)
-    with pytest.raises(ValueError, match=r"part must be one of.*got 'all'"):
-        score_robustness.measure(None, None, replace(SETTING, part="all"))  # pyright: ignore[reportArgumentType]
+ORDERS = torch.tensor([[1, 0]])
+test_refusals = refuse_each(
+    (lambda: score_of_ones(2, orders=torch.tensor([[1, 0], [0, 1]])), "every order must move a block, but 1 of 2"),
+    (lambda: score_of_ones(1, orders=torch.tensor([[1, 1]])), "must hold each of the numbers 0 to 1 once"),
+    (
+        lambda: score_of_ones(1, orders=torch.tensor([[1, 0, 2]])),
+        r"orders must have shape \[permutation, 2\].*1, 3",
+    ),
+    (lambda: score_of_ones(3), r"after must have shape \[\.\.\., 1, 2\]; got \(3, 2\)"),
+    (lambda: score_of_ones(1, orders=ORDERS.float()), r"whole numbers; got torch\.float32", TypeError),
+    (lambda: score_of_ones(1, tau=0), "tau must be above 0; got 0"),
+    (lambda: score_of_ones(1, eps=-1), "eps must be 0 or a positive finite number; got -1"),
+    (lambda: list_swap_orders(1), "blocks must be a whole number of at least 2; got 1"),
+    (
+        lambda: permute_blocks(torch.arange(5), ORDERS, start=1, block_length=2),
+        "1 to 4, but the last of 5 tokens",
+    ),
+    (lambda: score_robustness.measure(None, None, replace(SETTING, part="all")), r"part must be one of.*got 'all'"),
+)
+
+
+def score_of_ones(rows, *, orders=ORDERS, **options):
+    return score_permutations(torch.tensor([0.5, 0.5]), torch.ones(rows, 2), orders, **options)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -93,31 +92,6 @@ def test_hits_against_one_input_at_a_time():
                     expected[seed, variant, position] += int(score.argmax()) == int(answer)
     assert np.abs(hits - expected).sum() <= 2  # a tie may fall to either side
     assert asked.sum() == 1400
-
-
-def test_a_killed_run_resumes_from_its_cells(tiny, tmp_path, monkeypatch):
-    run_cell, trained = experiment.run_cell, []
-
-    def die_at_the_third(cell, *arguments, **options):
-        trained.append(cell.name)
-        if len(trained) == 3:
-            raise KeyboardInterrupt
-        return run_cell(cell, *arguments, **options)
-
-    monkeypatch.setattr(experiment, "run_cell", die_at_the_third)
-    with pytest.raises(KeyboardInterrupt):
-        list(experiment.EXPERIMENT.run([TINY], folder=tmp_path, device="cpu", progress=False))
-    other = dataclasses.replace(TINY, test_inputs=701)
-    with pytest.raises(
-        ValueError,
-        match=r"full has other settings \(test_inputs: .*\), and no result mixes two; run it again with",
-    ):
-        list(experiment.EXPERIMENT.run([other], folder=tmp_path, device="cpu", progress=False))
-    (result,) = experiment.EXPERIMENT.run([TINY], folder=tmp_path, device="cpu", progress=False)
-    assert len(trained) == 3 + len(experiment.cells(TINY)) - 2
-    for key, value in result.arrays.items():
-        if not key.endswith("/seconds"):
-            np.testing.assert_array_equal(value, tiny[key])
 
 
 test_bad_settings_are_refused = refuse_each(

@@ -10,13 +10,12 @@ import torch
 from architectures import Swapped
 
 from posym_companion.several_hops.gptj import make_gptj
-from posym_companion.several_hops.hop_scores import StationScores, capture_layers, station_scores, summary
+from posym_companion.several_hops.hop_scores import capture_layers, station_scores, summary
 from posym_core import rope_angles
 from posym_core.metrics._frequencies import mean_frequency
 from posym_core.metrics._score_geometry import classify_purity
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_profile.capture._capturing import capture
-from posym_profile.planes._rotary_planes import find_planes
 
 TASK = NumberTask(window=3, steps=4, letters=7, hops=3)
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
@@ -95,13 +94,6 @@ def test_attention_entropy_and_use_are_those_of_the_model_at_every_station():
                 torch.testing.assert_close(found.use[sequence, station, layer, 0], use, atol=1e-5, rtol=0)
 
 
-def test_angles_are_those_that_the_model_turns_by():
-    planes = find_planes(tiny(), 8)
-    assert len(planes) == 2
-    for layer in planes:
-        torch.testing.assert_close(layer.angles, rope_angles(16), atol=1e-6, rtol=0)
-
-
 def test_the_plain_untrained_model_is_uniform_and_scores_high_on_both_sides():
     task = LetterTask()
     model, batch = make_gptj(vocabulary=task.vocabulary, layers=2, width=32, dropout=0.0).eval(), sample(8, task)
@@ -145,10 +137,3 @@ def test_stations_without_two_tokens_before_them_are_refused():
     path = torch.where(batch.path > 5, batch.path, 1)
     with pytest.raises(ValueError, match="a station needs two tokens before it to swap; one stands at position 1"):
         station_scores(capture_layers(tiny(), batch.tokens), path, angles=rope_angles(16))
-
-
-def test_scores_say_their_shapes():
-    scores = station_scores(capture_layers(tiny(2), sample(4).tokens), sample(4).path, angles=rope_angles(8))
-    assert isinstance(scores, StationScores)
-    assert scores.positional.shape == (4, 3, 2, 2)
-    assert scores.use.shape == (4, 3, 2, 2, 4)

@@ -9,18 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.results import Result, name_dims
+from posym_companion.results import Result
 from posym_companion.solvers import binding_direction
 from posym_companion.solvers.binding_direction import (
-    DIMS,
-    EXPERIMENT,
     FACTS,
     ORDERS,
     SAYINGS,
-    BindingDirection,
     draw_both_orders,
     full_size,
-    measure,
     named_facts,
 )
 from posym_companion.solvers.judges.binding_direction import answers
@@ -61,8 +57,6 @@ def test_every_packaged_models_tokenizer_leaves_the_words_whole_that_it_is_asked
     if importlib.util.find_spec(MODELS[model].module) is None:
         pytest.skip(f"{MODELS[model].package} is not installed")
     settings = full_size(model)
-    assert len({setting.name for setting in settings}) == 4
-    assert all(("smollm2" in setting.name) == (model != "gemma-3-270m") for setting in settings)
     for order, wording in itertools.product(ORDERS, settings[0].wordings):
         tokenizer = load_tokenizer(model)
         prompts = draw_both_orders(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=settings[0].names)
@@ -93,13 +87,6 @@ def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):
     prompts = draw_both_orders(tokenizer, ORDERS[1], "owns", 8, count=20, seed=0)
     right = torch.from_numpy(named_facts(tiny, prompts)) == prompts.target
     assert torch.equal(right, choose_answers(tiny, prompts).correct)
-
-
-def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path):
-    found = measure(tiny, tokenizer, tmp_path, EXPERIMENT.shrink(BindingDirection()), progress=False)
-    name_dims(DIMS, found)
-    assert found["chosen"].shape == (2, 3, 2, 3)
-    assert (found["target"][..., :] < np.array(FACTS)[:, None]).all()
 
 
 def test_the_next_fact_counts_only_where_there_is_one():

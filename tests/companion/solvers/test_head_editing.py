@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from posym_companion.results import name_dims
-from posym_companion.solvers import head_rankings
 from posym_companion.solvers.head_editing import (
     DIMS,
     EDITS,
@@ -16,10 +15,8 @@ from posym_companion.solvers.head_editing import (
     HeadEditing,
     by_role,
     edits_of,
-    full_size,
     measure,
 )
-from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.list_questions import questions_about
 from posym_core.metrics._blocks import BlockLayout
 from posym_profile import binding_prompts
@@ -76,11 +73,6 @@ def test_an_edit_turns_the_planes_of_one_head_and_no_others(tiny, tokenizer, edi
     np.testing.assert_allclose(seen.double().numpy(), expected, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def rankings(tiny, tokenizer):
-    return head_rankings.measure(tiny, tokenizer, head_rankings.small(HeadRankings()), progress=False)
-
-
 def test_answers_are_those_of_whole_prompts(tiny, tokenizer, rankings):
     setting = EXPERIMENT.shrink(HeadEditing())
     found = measure(tiny, tokenizer, rankings, setting, progress=False)
@@ -135,13 +127,3 @@ def test_questions_are_about_single_facts(tokenizer):
 def test_facts_at_the_ends_have_one_neighbour(asked):
     with pytest.raises(ValueError, match=r"two neighbours and others beside them: from 1 to 6 of 8, .*; got \("):
         HeadEditing(asked=asked)
-
-
-def test_what_is_run():
-    settings = full_size()
-    assert {setting.model for setting in settings} <= {"gemma-3-270m-binds", "smollm2-135m-binds"}
-    for setting in settings:
-        # Neighbours and others stand at the same place on average.
-        steps = [fact - place for place in setting.asked for fact in range(setting.facts)]
-        others = [step for step in steps if abs(step) > 1]
-        assert sum(others) == 0

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.language_models import head_predictors
 from posym_companion.language_models.head_predictors import (
     CROSSING,
     PREDICTORS,
@@ -26,7 +25,6 @@ from posym_companion.solvers.head_rankings import (
     DIMS,
     ORDERS,
     HeadRankings,
-    full_size,
     interleave,
     list_orders,
     measure,
@@ -42,13 +40,6 @@ from posym_profile.capture._capturing import capture
 from posym_profile.interventions._head_patching import record_head_outputs
 
 pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
-
-
-@pytest.fixture(scope="module")
-def solver(tmp_path_factory):
-    name = next(name for name in SOLVERS if name.startswith("1e4") and name.endswith("_4"))
-    setting = replace(SOLVERS[name], training=replace(SOLVERS[name].training, steps=3, batch=4))
-    return setting, load_kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +121,7 @@ def test_texts_that_are_said_twice(tiny, prompts):
 
 
 def test_predictors_of_small_decoders(solver):
-    setting, model = solver
+    _, setting, model = solver
     found = solver_predictors(model, setting, "index", prompts=6, squares=2)
     assert tuple(found) == PREDICTORS
     assert all(x.shape == (2, 2, 4) for x in found.values())
@@ -160,7 +151,7 @@ def test_predictors_of_small_decoders(solver):
 
 
 def test_kept_solvers_are_trained_once_and_their_weights_tell_them_apart(solver, tmp_path, monkeypatch):
-    setting, model = solver
+    _, setting, model = solver
     first = load_kept_solver(setting, device="cpu", root=tmp_path)
     assert weights_digest(first) == weights_digest(model)  # the same settings give the same weights
 
@@ -222,12 +213,8 @@ def test_both_kinds_of_model_give_arrays_of_one_form(tiny, tokenizer, solver, mo
     trial = small(HeadRankings(model=name))
     assert trial.model != name
     assert trial.questions == ("binding", "index")
-    monkeypatch.setitem(SOLVERS, trial.model, solver[0])
-    found = measure(solver[1], None, trial, progress=False)
+    monkeypatch.setitem(SOLVERS, trial.model, solver[1])
+    found = measure(solver[2], None, trial, progress=False)
     name_dims(DIMS, found)
     assert found["orders"].shape == (2, 2, len(ORDERS), 8)
-    assert str(found["digest"]) == weights_digest(solver[1])
-    names = [setting.name for setting in full_size()]
-    assert names[0] == "head_rankings/gemma-3-270m-binds"
-    assert len(set(names)) == len(names)
-    assert head_predictors.REPEATED == 32
+    assert str(found["digest"]) == weights_digest(solver[2])

@@ -22,7 +22,6 @@ from posym_companion.solvers.head_removal import (
     small,
 )
 from posym_companion.solvers.head_roles import record_members_outputs
-from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
 from posym_core.models._head_edits import replace_heads
 from posym_profile import binding_prompts
@@ -30,11 +29,6 @@ from posym_profile.interventions._head_patching import ablate_heads
 from posym_profile.language_models._answers import choose_answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
-
-
-@pytest.fixture(scope="module")
-def rankings(tiny, tokenizer):
-    return head_rankings.measure(tiny, tokenizer, head_rankings.small(HeadRankings()), progress=False)
 
 
 def every_question(lists, which):
@@ -83,15 +77,8 @@ def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, ra
         assert found["available"].all()
 
 
-@pytest.fixture(scope="module")
-def solver(tmp_path_factory):
-    name = next(name for name in SOLVERS if name.startswith("1e4") and name.endswith("_4"))
-    setting = replace(SOLVERS[name], training=replace(SOLVERS[name].training, steps=3, batch=4))
-    return name, load_kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
-
-
 def test_members_of_an_ensemble_lose_their_own_heads(solver):
-    name, model = solver
+    name, _, model = solver
     ranked = head_rankings.measure(model, None, replace(HeadRankings(model=name), prompts=4, squares=1), progress=False)
     setting = HeadRemoval(model=name, prompts=12)
     found = measure(model, None, ranked, setting, progress=False)
@@ -120,7 +107,7 @@ def test_the_first_of_an_order_that_are_there():
 
 
 def test_only_heads_that_were_ranked_are_removed(solver, tmp_path, monkeypatch):
-    name, model = solver
+    name, _, model = solver
     digest = np.array(head_removal.weights_digest(model))
     arrays = {"digest": digest}
     save_result(

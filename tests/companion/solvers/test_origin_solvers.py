@@ -16,7 +16,6 @@ from posym_companion.solvers.origin_solvers import (
     EXPERIMENT,
     KEPT,
     OriginSolvers,
-    full_size,
     measure_logits,
     measure_parts,
 )
@@ -125,8 +124,3 @@ def turned(key, steps, angles):
     first, second = key.chunk(2)
     cos, sin = (steps * angles).cos(), (steps * angles).sin()
     return torch.cat([first * cos - second * sin, first * sin + second * cos])
-
-
-def test_the_grid_has_models_without_rotation_and_one_with():
-    names = [setting.name for setting in full_size()]
-    assert names == ["origin_solvers/none_2x2_8", "origin_solvers/1e4_2x2_8", "origin_solvers/none_4x2_8"]

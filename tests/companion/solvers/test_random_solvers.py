@@ -33,7 +33,6 @@ def test_one_array_a_setting_whose_dimensions_have_names():
     assert list(found) == ["1e4_2x2_8", "fast_2x2_8"]
     assert found["1e4_2x2_8"].shape == (2, 2, 3, 5, 2, 2, 2, 2)
     assert all(np.isfinite(x).all() for x in found.values())
-    assert [setting.name for setting in full_size()] == ["random_solvers/all", "random_solvers/planes"]
     assert name_array(SOLVER) == "1e4_3x2_4"
 
 

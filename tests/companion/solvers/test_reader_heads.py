@@ -8,20 +8,9 @@ import numpy as np
 
 from posym_companion.experiments import SECOND
 from posym_companion.language_models import origins
-from posym_companion.language_models.origin_patching import RUNS
 from posym_companion.results import name_dims
 from posym_companion.solvers import reader_heads
 from posym_companion.solvers.reader_heads import DIMS, EXPERIMENT, KEPT, KEPT_ALONE, full_size, measure
-
-
-def test_every_run_has_a_name_of_its_own():
-    names = {setting.name for setting in full_size()}
-    assert len(names) == len(full_size()) == 24
-    assert sum(setting.alone for setting in full_size()) == 12
-    assert f"reader_heads/{SECOND}-2_bought_alone" in names
-    assert f"reader_heads/{SECOND}-2_bought" in names
-    assert "reader_heads/0_likes" in names
-    assert set(KEPT) < set(RUNS)
 
 
 def test_a_result_is_what_its_description_says(wide, tokenizer, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import torch
 from posym_companion.results import load_result
 from posym_companion.solvers import solver_answers, task_solvers
 from posym_companion.solvers.head_roles import mark_members_right
-from posym_companion.solvers.solver_answers import EXPERIMENT, SolverAnswers, full_size
+from posym_companion.solvers.solver_answers import EXPERIMENT, SolverAnswers
 from posym_core.models._ensembles import make_generators, stack_streams
 
 
@@ -65,4 +65,3 @@ def test_a_run_is_kept_under_the_solvers_name(tmp_path):
     (result,) = solver_answers.EXPERIMENT.run([tiny()], folder=tmp_path, progress=False)
     assert result.name == "solver_answers/1e4_2x2_4"
     assert load_result(result.name, folder=tmp_path)["positional"].shape == (2, 2, 2, 4, 2, 2)
-    assert len({setting.name for setting in full_size()}) == len(full_size()) == 3

@@ -11,7 +11,7 @@ import torch
 from refusals import refuse_each
 
 from posym_companion.solvers import task_solvers
-from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, expectation, full_size, small
+from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, small
 from posym_core.metrics._rope import rope_angles
 
 
@@ -63,20 +63,6 @@ def test_two_bands_are_the_first_layer_and_the_others():
     assert not angles[0].any()
     assert torch.equal(angles[1], rope_angles(32))
     assert torch.equal(angles[2], angles[1])
-
-
-def test_expectations_are_stored_with_every_setting():
-    settings = full_size()
-    assert len({setting.name for setting in settings}) == len(settings)
-    for setting in settings:
-        assert setting.expected == expectation(setting.band, setting.layers, setting.questions)
-        assert set(setting.expected) == set(setting.questions)
-    solved = {(s.band, s.layers): s.expected for s in settings if s.name.endswith("x2_8")}
-    assert solved["fast", 2] == {"binding": False, "index": True}
-    assert solved["1e4+fast", 2]["binding"] is False
-    assert solved["fast+1e4", 2]["binding"] is True
-    assert not any(x["binding"] for (_, layers), x in solved.items() if layers == 1)
-    assert [band for band in BANDS if not solved[band, 1]["index"]] == ["slow", "none"]
 
 
 def test_numbers_lie_in_their_ranges(measured):

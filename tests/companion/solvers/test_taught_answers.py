@@ -11,14 +11,6 @@ from posym_companion.solvers.taught_answers import DIMS, EXPERIMENT, full_size, 
 from posym_companion.solvers.taught_gemma import FACTS
 
 
-def test_every_seed_of_either_model_has_a_name_of_its_own():
-    names = [setting.name for model in ("gemma-3-270m", SECOND) for setting in full_size(model)]
-    assert names == [
-        *(f"taught_answers/{seed}" for seed in range(3)),
-        *(f"taught_answers/smollm2-135m-{seed}" for seed in range(3)),
-    ]
-
-
 def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkeypatch):
     """Places are of the facts that are there, and what was not asked is missing."""
     asked = []

@@ -90,26 +90,6 @@ def test_selective_rope_with_equal_turns_is_rope_and_with_closed_gates_nope():
         torch.testing.assert_close(encoding.logits(query, key, content=x), plain.logits(query, key), **TIGHT)
 
 
-def test_turns_of_selective_rope_in_torch_and_transformers():
-    """Its convolution is torch's, and phases turn queries and keys as cosines and sines do in Llama."""
-    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
-
-    encoding = selective()
-    query, key, x = *pair(), content()
-    unit = x / x.norm(dim=-1, keepdim=True)
-    columns = encoding.strength[:, None, None] * encoding.direction / encoding.direction.norm(dim=1, keepdim=True)
-    asked = (unit @ columns).transpose(-1, -2).reshape(1, 8, 7)
-    seen = torch.nn.functional.conv1d(asked, encoding.kernel.reshape(8, 1, 4), padding=3, groups=8)[0, :, :7]
-    gate = (unit @ encoding.gate.T + encoding.opening).sigmoid().T[..., None]
-    turns = gate * (seen.reshape(2, 4, 7).transpose(-1, -2) + encoding.rate.exp()[:, None])
-    torch.testing.assert_close(encoding.turns(x), turns, **TIGHT)
-    phases = (turns.cumsum(1) * 100 ** (-torch.arange(4).double() / 4)).repeat(1, 1, 2)
-    turned = apply_rotary_pos_emb(query[None], key[None], phases.cos(), phases.sin(), unsqueeze_dim=0)
-    theirs = 8**-0.5 * turned[0][0] @ turned[1][0].transpose(-1, -2)
-    found, seen = encoding.logits(query, key, content=x), torch.ones(7, 7).tril().bool()
-    torch.testing.assert_close(found[:, seen], theirs[:, seen], **TIGHT)
-
-
 def path_loop(encoding, query, key, x):
     """Build every map, multiply them out, and take the bilinear form."""
     w, beta = encoding.maps(x)

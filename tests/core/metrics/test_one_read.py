@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 from block_tables import make_block_table
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks.operations import counted, scoring
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate
@@ -62,24 +62,6 @@ def numbers(name):
 def test_no_number_is_read_of_tensors_that_have_none(name):
     with FakeTensorMode(), scoring("device"):
         FUNCTIONS[name]((torch.empty(2, 3, 8), torch.empty(2, 1, 20, 8), torch.empty(4)), number_free)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_read_would_be_noticed(name, monkeypatch):
-    """A look at any number, on the way that each of them takes."""
-
-    def looking(make):
-        def made(*args, **options):
-            found = make(*args, **options)
-            found.sum().item()
-            return found
-
-        return made
-
-    monkeypatch.setattr(torch.Tensor, "double", looking(torch.Tensor.double))
-    monkeypatch.setattr(torch, "arange", looking(torch.arange))
-    with pytest.raises(DataDependentOutputException):
-        test_no_number_is_read_of_tensors_that_have_none(name)
 
 
 def heads(**bad):

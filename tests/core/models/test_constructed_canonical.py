@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from random_examples import given, settings, st
 from refusals import refuse_each
 
 from posym_companion.one_head.index_retrieval_collisions import (
@@ -35,10 +34,6 @@ def accuracy(head, batch) -> float:
 
 def worst(head) -> float:
     return accuracy(head, list_worst_inputs(head.task))
-
-
-def sampled(head, count=2000) -> float:
-    return accuracy(head, head.task.sample(count, torch.Generator().manual_seed(0)))
 
 
 def every_input_by_loops(task) -> TaskBatch:
@@ -89,22 +84,17 @@ def test_every_input_is_the_literal_listing(task):
       for angle in (0.05, 0.3, 1.0, 2.2)),
     *((RetrievalTask(length=4, symbols=4, attributes=2), SymbolicRetrievalHead, limits.find_symbolic_beta, angle)
       for angle in (0.0, 0.2)),
+    *((IndexTask(length=length), PositionalIndexHead, limits.find_positional_beta, angle)
+      for length in (16, 32, 64) for angle in (1.0, 0.1, 0.01)),
+    *((RetrievalTask(length=length, symbols=length), SymbolicRetrievalHead, limits.find_symbolic_beta, 0.0)
+      for length in (16, 32, 64)),
 ])  # fmt: skip
 def test_heads_are_right_exactly_above_the_smallest_beta(task, head, smallest, angle):
-    beta, inputs = smallest(task.length, angle), list_inputs(task)
+    """On every input where inputs are few, and on the worst ones at the sizes of the experiment."""
+    beta = smallest(task.length, angle)
+    inputs = list_inputs(task) if task.length < 16 else list_worst_inputs(task)
     assert accuracy(head(task, angle=angle, beta=beta * ABOVE), inputs) == 1
     assert accuracy(head(task, angle=angle, beta=beta * BELOW), inputs) < 1
-
-
-@pytest.mark.parametrize("length", [16, 32, 64])
-def test_index_at_the_sizes_of_the_experiment(length):
-    task = IndexTask(length=length)
-    for angle in (1.0, 0.1, 0.01):
-        beta = limits.find_positional_beta(length, angle)
-        head = PositionalIndexHead(task, angle=angle, beta=beta * ABOVE)
-        assert worst(head) == 1
-        assert sampled(head) == 1
-        assert worst(PositionalIndexHead(task, angle=angle, beta=beta * BELOW)) < 1
 
 
 def test_index_fails_at_every_beta_where_a_distance_is_a_whole_turn():
@@ -125,15 +115,6 @@ def test_index_gap_against_its_definition():
 
 
 # Theorem 5 of Urrutia et al. (2026a), planar retrieval
-
-
-def test_retrieval_at_the_sizes_of_the_experiment():
-    for length in (16, 32, 64):
-        task = RetrievalTask(length=length, symbols=length)
-        beta = limits.find_symbolic_beta(length)
-        assert beta == pytest.approx(math.log(length - 1))
-        assert sampled(SymbolicRetrievalHead(task, beta=beta * ABOVE)) == 1
-        assert worst(SymbolicRetrievalHead(task, beta=beta * BELOW)) == 0
 
 
 def test_retrieval_with_rotation_fails_from_half_a_turn_on():
@@ -158,9 +139,10 @@ def test_planar_retrieval_on_both_sides_of_its_limit():
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
-def test_induction_exactly_inside_its_ranges(fraction):
-    task = PartialInductionTask(length=4, symbols=2, attributes=2, repetition=2)
-    inputs = list_inputs(task)
+@pytest.mark.parametrize("length", [4, 16, 64])
+def test_induction_exactly_inside_its_ranges(length, fraction):
+    task = PartialInductionTask(length=length, symbols=2, attributes=2, repetition=2)
+    inputs = list_inputs(task) if length == 4 else list_worst_inputs(task)
     angle = fraction * limits.find_recency_limit(task.length)
     floor = limits.find_smallest_recency(task.length, angle)
     recency = 1.5 * floor
@@ -184,24 +166,6 @@ def test_induction_fails_where_the_second_angle_is_too_large_or_zero():
     for angle in (limit * 1.01, 2 * limit, 1.0, 2.0, 3.0, math.pi, 0.0):
         assert limits.find_smallest_recency(6, angle) == math.inf
         assert worst(PartialInductionHead(task, angle=angle, match=1e5, recency=2e3)) < 1
-
-
-@pytest.mark.parametrize("length", [16, 32, 64])
-def test_induction_range_of_angles_for_given_strengths(length):
-    task = PartialInductionTask(length=length)
-    middle = limits.find_recency_limit(length) / 2
-    recency = 2 * limits.find_smallest_recency(length, middle)
-    match = 1.3 * limits.find_smallest_match(length, middle, recency)
-    low, high = middle, middle
-    for _ in range(60):  # the ends of the range of angles about the middle
-        low = low * 0.99 if match > limits.find_smallest_match(length, low * 0.99, recency) else low
-        high = high * 1.01 if match > limits.find_smallest_match(length, high * 1.01, recency) else high
-    assert 0 < 0.98 * low < middle < 1.02 * high
-    for angle, works in ((low, 1), (0.98 * low, 0), (high, 1), (1.02 * high, 0)):
-        head = PartialInductionHead(task, angle=angle, match=match, recency=recency)
-        assert (match > limits.find_smallest_match(length, angle, recency)) == (worst(head) == 1) == bool(works)
-        if works:
-            assert sampled(head) == 1
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.6, 0.95])
@@ -259,99 +223,24 @@ def test_attention_is_the_softmax_of_the_cross_logits_diagonal():
     torch.testing.assert_close(head.attention(tokens), C.diagonal(dim1=-2, dim2=-1).softmax(-1))
 
 
-# Theorems 2, 4 and Corollary 1
-
-
-class RandomSymbolicHead(torch.nn.Module):
-    """Random content, no position, any read-out."""
-
-    def __init__(self, vocabulary: int, classes: int):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(vocabulary, 16)
-        self.read = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, classes))
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        weights = (x @ x[:, -1, :, None])[..., 0].softmax(-1)
-        return self.read((weights[..., None] * x).sum(1))
-
-
-class RandomPositionalHead(torch.nn.Module):
-    """Random weights that see positions and the query only, reading attributes."""
-
-    def __init__(self, task):
-        super().__init__()
-        self.task = task
-        self.logits = torch.nn.Embedding(task.queries, task.length)
-        self.read = torch.nn.Linear(task.attributes, task.attributes)
-
-    def forward(self, tokens):
-        weights = self.logits(tokens[:, -1] - self.task.context_vocabulary).softmax(-1)
-        attribute = torch.nn.functional.one_hot(tokens[:, :-1] % self.task.attributes, self.task.attributes).float()
-        return self.read((weights[..., None] * attribute).sum(1))
-
-
-def test_no_symbolic_head_tells_index_apart():
-    task = IndexTask(length=7, symbols=4)
-    for target, other in ((0, 6), (3, 1)):
-        collision = make_index_collision(
-            RandomSymbolicHead(task.vocabulary, task.classes), task, target=target, other=other
-        )
-        assert collision.coincides(1e-5)
-        assert collision.answer[0] != collision.answer[1]
-        assert collision.right <= 1
-
-
-def test_a_positional_head_tells_index_apart():
-    collision = make_index_collision(
-        PositionalIndexHead(IndexTask(length=7, symbols=4), angle=0.5, beta=50.0), IndexTask(length=7, symbols=4)
-    )
-    assert not collision.coincides()
-    assert collision.right == 2
-
-
-def test_no_positional_head_tells_retrieval_apart():
-    task = RetrievalTask(length=5, symbols=6, attributes=3)
-    collision = make_retrieval_collision(RandomPositionalHead(task), task)
-    assert collision.difference == 0
-    assert collision.answer[0] != collision.answer[1]
-    assert make_retrieval_collision(SymbolicRetrievalHead(task, beta=9.0), task).right == 2
-
-
-def test_neither_kind_tells_induction_apart_and_the_mixed_head_does():
-    task = PartialInductionTask(length=6, symbols=3, attributes=3)
-    symbolic, positional = make_induction_collisions(RandomSymbolicHead(task.vocabulary, task.classes), task)
-    assert symbolic.coincides(1e-5)
-    assert not positional.coincides()
-    symbolic, positional = make_induction_collisions(RandomPositionalHead(task), task)
-    assert positional.difference == 0
-    assert not symbolic.coincides()
-    angle = limits.find_recency_limit(6) / 2
+def test_heads_that_do_a_task_tell_its_inputs_apart():
+    """Heads that cannot are in the judges of Theorems 2, 4 and 6."""
+    index, retrieval = IndexTask(length=7, symbols=4), RetrievalTask(length=5, symbols=6, attributes=3)
+    induction, angle = PartialInductionTask(length=6, symbols=3, attributes=3), limits.find_recency_limit(6) / 2
     recency = 2 * limits.find_smallest_recency(6, angle)
-    mixed = PartialInductionHead(
-        task, angle=angle, match=2 * limits.find_smallest_match(6, angle, recency), recency=recency
-    )
-    assert [collision.right for collision in make_induction_collisions(mixed, task)] == [2, 2]
+    match = 2 * limits.find_smallest_match(6, angle, recency)
+    for pair in (
+        make_index_collision(PositionalIndexHead(index, angle=0.5, beta=50.0), index),
+        make_retrieval_collision(SymbolicRetrievalHead(retrieval, beta=9.0), retrieval),
+        *make_induction_collisions(
+            PartialInductionHead(induction, angle=angle, match=match, recency=recency), induction
+        ),
+    ):
+        assert not pair.coincides()
+        assert pair.right == 2
 
 
-# Theorem 7
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(3, 40), st.floats(0.01, 1.0), st.floats(0.1, 50.0))
-def test_u_and_inverse_u_under_the_condition(length, fraction, beta):
-    angle = fraction * math.pi / length
-    assert limits.is_within_half_turn(length, angle * (1 - 1e-12))
-    middle = (length - 1) // 2
-    falls, rises = (
-        limits.compute_positional_peak(length, angle, beta),
-        limits.compute_symbolic_peak(length, angle, beta),
-    )
-    tolerance = 1e-12
-    assert bool((falls[: middle + 1].diff() <= tolerance).all())
-    assert bool((rises[: middle + 1].diff() >= -tolerance).all())
-    for curve in (falls, rises):
-        torch.testing.assert_close(curve, curve.flip(0))
+# Theorem 7: curves within its condition are counted by its judge.
 
 
 def test_peak_weights_are_those_of_the_heads():
@@ -374,7 +263,8 @@ def test_the_middle_is_the_best_phase_of_the_symbolic_head():
 
 
 def test_u_shape_can_fail_beyond_the_condition():
-    assert not limits.is_within_half_turn(9, 1.5)
+    assert limits.is_within_half_turn(9, 0.999 * math.pi / 9)
+    assert not limits.is_within_half_turn(9, 1.001 * math.pi / 9)
     curve = limits.compute_positional_peak(9, 1.5, 4.0)
     assert not bool((curve[:5].diff() <= 0).all())
 
@@ -384,6 +274,6 @@ SHORT = PartialInductionTask(length=2, symbols=3, attributes=3, repetition=2)
 test_refusals = refuse_each(
     (lambda: list_inputs(RetrievalTask(length=8, symbols=8, attributes=8)), "length 8 with 64 .* at most 1000000 are"),
     (lambda: make_index_collision(lambda tokens: tokens[:, 0].float(), HEADLESS), r"for 2 inputs it returned \(2,\)"),
-    (lambda: make_index_collision(RandomSymbolicHead(11, 4), HEADLESS, target=3, other=3), "from 0 to 6; got 3 and 3"),
-    (lambda: make_induction_collisions(RandomSymbolicHead(12, 3), SHORT), "need three positions; got length 2"),
+    (lambda: make_index_collision(torch.zeros_like, HEADLESS, target=3, other=3), "from 0 to 6; got 3 and 3"),
+    (lambda: make_induction_collisions(torch.zeros_like, SHORT), "need three positions; got length 2"),
 )  # fmt: skip

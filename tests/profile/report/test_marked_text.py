@@ -167,7 +167,6 @@ def test_marked_text_and_spans_by_hand_have_the_same_profile(model, tmp_path, ca
         (["--input", "bad.txt"], "bad.txt, line 1: no block is marked in 'no mark'"),
         (["--input", "p.txt", "--template", "likes"], "are given; leave out --template"),
         (["--input", "nowhere.txt"], "there is no prompt file at nowhere.txt; pass a .txt file of text with"),
-        (["--input", "p.txt", "--facts", "3"], "leave out --facts"),
         (["--task", "text", "--template", "likes"], "--template words the task binding, not text"),
     ],
 )

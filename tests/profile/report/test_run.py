@@ -92,12 +92,6 @@ def test_a_profile_holds_what_profile_measures(tiny, whole):
     assert_same_numbers(load_profile(whole.folder), whole)
 
 
-def test_same_settings_same_files(tiny, whole, tmp_path):
-    run_profile(tiny, tmp_path, progress=False)
-    for name in FILES - {"profile.json"}:
-        assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
-
-
 def test_a_folder_has_the_scores_of_several_queries_and_labels(tiny, whole, tmp_path):
     model, _ = load_model(tiny.model, device="cpu")
     asked = replace(tiny, queries=[15, -1], labels=True)
@@ -295,22 +289,6 @@ def test_places_seen_whole_count_in_a_cube_whatever_is_scored(tiny, cubed, tmp_p
         np.testing.assert_array_equal(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"])
 
 
-def test_a_killed_run_with_cubes_goes_on(tiny, cubed, tmp_path):
-    command = [*as_arguments(tiny, tmp_path), "--cube"]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, text=True, timeout=300)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
-    said = []
-    found = run_profile(replace(tiny, cube=True), tmp_path, progress=False, report=said.append)
-    assert said[:2] == [
-        "going on: 2 of 7 chunks are finished",
-        "--cube: about 20 passes more, one for each block of 5 prompts",
-    ]
-    assert_same_numbers(found, cubed[0])
-    for name in FILES - {"profile.json"}:
-        assert (tmp_path / name).read_bytes() == (cubed[0].folder / name).read_bytes(), name
-
-
 def test_without_memory_a_cube_is_measured_in_smaller_parts(tiny, cubed, tmp_path, monkeypatch):
     measure, sizes = profile_chunks.map_layers, []
 
@@ -419,10 +397,10 @@ def as_arguments(settings, folder):
     ]  # fmt: skip
 
 
-def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(tiny, whole, tmp_path):
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *as_arguments(tiny, tmp_path)], capture_output=True, text=True, timeout=300
-    )
+@pytest.mark.parametrize("cube", [False, True])
+def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(cube, tiny, whole, cubed, tmp_path):
+    command = [sys.executable, "-c", KILLED, *as_arguments(tiny, tmp_path), *["--cube"] * cube]
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     # The third chunk was written, but not under its name.
     assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
@@ -431,12 +409,14 @@ def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(tiny, who
         load_profile(tmp_path)
     said = []
     # The number of threads is that of the run that goes on.
-    found = run_profile(replace(tiny, threads=None), tmp_path, progress=False, report=said.append)
-    assert said[:-1] == ["going on: 2 of 4 chunks are finished"]
-    assert_same_numbers(found, whole)
+    found = run_profile(replace(tiny, threads=None, cube=cube), tmp_path, progress=False, report=said.append)
+    passes = ["--cube: about 20 passes more, one for each block of 5 prompts"]
+    assert said[:-1] == [f"going on: 2 of {7 if cube else 4} chunks are finished", *passes[:cube]]
+    unbroken = cubed[0] if cube else whole
+    assert_same_numbers(found, unbroken)
     assert {path.name for path in tmp_path.iterdir()} == FILES
     for name in FILES - {"profile.json"}:
-        assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
+        assert (tmp_path / name).read_bytes() == (unbroken.folder / name).read_bytes(), name
 
 
 def interrupted(tiny, folder, monkeypatch, error, after=2):

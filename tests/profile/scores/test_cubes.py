@@ -70,45 +70,6 @@ def test_elsewhere_they_are_those_of_keys_turned_one_by_one():
                 assert float(logit) == pytest.approx(float(expected), abs=1e-5)
 
 
-def rotated_by_transformers(model, x, positions):
-    """Rotation as the model's library has it, of ``[key, dim]``."""
-    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
-
-    cos, sin = model.model.rotary_emb(x[None], positions[None])
-    return apply_rotary_pos_emb(x[None, None], x[None, None], cos, sin)[0][0, 0]
-
-
-def test_hooks_on_the_projections_give_the_same_shares():
-    """From keys before they are rotated, which plain hooks read, and the library's own rotation."""
-    model, (prompt,) = build("Llama", dtype=torch.float64), tokens(1, 18, seed=4)
-    cube = quietly(model, prompt)
-    seen = {}
-    hooks = [
-        part.register_forward_hook(lambda module, args, out, name=name: seen.update({name: out}))
-        for name, part in model.named_modules()
-        if name.endswith(("q_proj", "k_proj"))
-    ]
-    with torch.no_grad():
-        model(in_orders(prompt, cube.orders))
-    for hook in hooks:
-        hook.remove()
-    layer, last = 2, torch.tensor([17])
-    queries, keys = (seen[f"model.layers.{layer}.self_attn.{part}_proj"] for part in "qk")
-    for head in range(4):
-        logits = torch.empty(BLOCKS, BLOCKS, BLOCKS, dtype=torch.float64)
-        for k, p, b in itertools.product(range(BLOCKS), repeat=3):
-            query = rotated_by_transformers(model, queries[k, -1:, head * 16 : head * 16 + 16], last)
-            content = keys[k, START + p * LENGTH :][:LENGTH, (head // 2) * 16 :][:, :16]
-            turned = rotated_by_transformers(model, content, START + b * LENGTH + torch.arange(LENGTH))
-            logits[int(cube.orders[k, p]), p, b] = (turned @ query[0] * 16**-0.5).logsumexp(0)
-        centred = logits - logits.mean()
-        total = (centred**2).mean()
-        for axis, name in enumerate(("symbol", "origin", "place")):
-            others = [a for a in range(3) if a != axis]
-            expected = (centred.mean(others) ** 2).mean() / total
-            assert float(cube.shares[name][layer, head]) == pytest.approx(float(expected), abs=1e-6)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_shares_are_parts_of_a_whole_and_the_first_layer_knows_no_origin(name):
     cube = quietly(shared(name), tokens(1, 18)[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from architectures import build, shared, tokens
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM
 
 import posym_core
@@ -44,22 +44,6 @@ def test_no_number_is_read_of_a_model_that_has_none(name, per_frequency):
     found = number_free_profile(name, per_frequency=per_frequency)
     assert found.positional.shape == found.entropy.shape == ((3, 3, 4, 8) if per_frequency else (3, 3, 4))
     assert found.visible_blocks.shape == (3, 3)
-
-
-@pytest.mark.parametrize("where", ["read_layer_heads", "score_layer", "score_swaps", "move_to_cpu", "join_layers"])
-def test_a_read_would_be_noticed(where, monkeypatch):
-    module = profiling if "score" in where else layer_measurement
-    step = getattr(module, where)
-
-    def looking(*args, **options):
-        found = step(*args, **options)
-        x = found.entropy if where == "score_swaps" else found["entropy"] if where == "score_layer" else found
-        (x[0] if isinstance(x, list) else getattr(x, "keys", x)).sum().item()
-        return found
-
-    monkeypatch.setattr(module, where, looking)
-    with pytest.raises(DataDependentOutputException):
-        number_free_profile("Llama")
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss"])

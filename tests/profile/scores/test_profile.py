@@ -15,7 +15,6 @@ from posym_core.metrics._stats import mean_interval
 from posym_core.metrics._swaps import score_swaps
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.prompts import binding_prompts
 from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_measurement import map_layers, stack_padded
@@ -67,33 +66,6 @@ def test_scores_are_those_of_contents_truly_swapped(name):
     positional, symbolic = scores_by_swapping(model, input_ids)
     torch.testing.assert_close(found.positional[0], positional, atol=SCORE_ERROR, rtol=0)
     torch.testing.assert_close(found.symbolic[0], symbolic, atol=SCORE_ERROR, rtol=0)
-
-
-@pytest.mark.parametrize("layer", [2, 5])
-def test_scores_of_the_packaged_model_with_keys_permuted_by_a_hook(layer):
-    """Layer 2 looks through a window and has angles of its own; layer 5 sees everything."""
-    model, tokenizer = packaged()
-    prompts = binding_prompts(tokenizer, facts=3, count=1)
-    blocks = prompts.layout
-    found = profile(model, prompts.input_ids, **blocks, tau=TAU, progress=False)
-    projection, order = model.model.layers[layer].self_attn.k_proj, None
-
-    def block_means():
-        weights = capture(model, prompts.input_ids)[layer].weights()[0, :, 0]
-        inside = weights[:, prompts.start : prompts.start + prompts.blocks * prompts.block_length]
-        return inside.unflatten(-1, (prompts.blocks, prompts.block_length)).mean(-1).double()[None]
-
-    before, parts = block_means(), []
-    hook = projection.register_forward_hook(lambda module, args, keys: keys[:, order])
-    try:
-        for i, j in itertools.combinations(range(prompts.blocks), 2):
-            order = literal.swapped_order(prompts.input_ids.shape[1], prompts.start, prompts.block_length, i, j)
-            parts.append((before[..., [i, j]], block_means()[..., [i, j]]))
-    finally:
-        hook.remove()
-    positional, symbolic = weighted_cosines(parts)
-    torch.testing.assert_close(found.positional[0, layer], positional[0], atol=SCORE_ERROR, rtol=0)
-    torch.testing.assert_close(found.symbolic[0, layer], symbolic[0], atol=SCORE_ERROR, rtol=0)
 
 
 def test_planes_of_the_packaged_model_are_those_of_its_two_bases():

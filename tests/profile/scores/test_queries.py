@@ -1,13 +1,12 @@
 """Scores at tokens before the last: each is what a prompt that ends there would have."""
 
-import itertools
 import warnings
 
 import literal
 import numpy as np
 import pytest
 import torch
-from architectures import Swapped, build, inputs_of, shared, tokens
+from architectures import shared, tokens
 from refusals import refuse_each
 
 from benchmarks.operations import scoring
@@ -89,27 +88,6 @@ def test_scores_are_those_of_keys_swapped_word_by_word(name):
             )  # fmt: skip
             for score, value in zip(("positional", "symbolic"), expected, strict=True):
                 assert float(getattr(found, score)[0, layer, head]) == pytest.approx(value, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", ["Llama", "Gemma3", "Cohere"])
-def test_scores_are_those_of_transformers_attention_matrices_of_swapped_contents(name):
-    model, ids, query, blocks = build(name, attention="eager"), tokens(1), 21, 4
-    swapped = Swapped(model, ids)
-
-    def block_means(order):
-        with inputs_of(swapped.modules, lambda module, _: swapped.hidden[module][:, order]), torch.no_grad():
-            rows = torch.stack([layer[0, :, query] for layer in model(ids, output_attentions=True).attentions])
-        return rows[..., 3 : 3 + 4 * blocks].unflatten(-1, (blocks, 4)).mean(-1).double()
-
-    before, sums = block_means(list(range(44))), torch.zeros(3, 3, 4).double()
-    for i, j in itertools.combinations(range(blocks), 2):
-        was, now = before[..., [i, j]], block_means(literal.swapped_order(44, 3, 4, i, j))[..., [i, j]]
-        weight = ((was[..., 0] - was[..., 1]).abs() / 0.05).exp()
-        along, across = (torch.cosine_similarity(x, now, dim=-1) for x in (was, was.flip(-1)))
-        sums += torch.stack([weight * along, weight * across, weight])
-    found = profile(shared(name), ids, queries=[query], blocks=blocks, visible_only=False, **LAYOUT)
-    torch.testing.assert_close(found.positional[0].double(), sums[0] / sums[2], atol=1e-4, rtol=0)
-    torch.testing.assert_close(found.symbolic[0].double(), sums[1] / sums[2], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("hold", [0, 5_000, 2**22])

@@ -1,9 +1,7 @@
 """Blocks that the last token does not see, and prompts that are longer than the model was made for."""
 
-import warnings
 from dataclasses import replace
 
-import literal
 import pytest
 import torch
 from architectures import build, shared, tokens
@@ -19,7 +17,6 @@ from posym_profile.scores._visibility import describe_hidden_blocks, describe_lo
 SCORES = ("positional", "symbolic", "entropy")
 # The last of 44 tokens sees 28 to 43 through a window of 16: of ten blocks from 2 on one is cut, and three are whole.
 CUT = {"start": 2, "block_length": 4, "progress": False, "tau": 0.05}
-SEEN = {"start": 30, "blocks": 3}
 
 
 def layers_of(name, input_ids):
@@ -54,16 +51,6 @@ def test_what_is_seen_whole_is_neither_counted_nor_warned_of():
     assert near.visible_blocks.tolist() == [[3, 3, 3]] * 2
 
 
-@pytest.mark.parametrize("name", ["Mistral", "Gemma3", "Llama", "gpt-oss"])
-def test_asking_for_all_blocks_is_what_is_done_unasked(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HiddenBlocksWarning)
-        unasked = profile(shared(name), tokens(), **CUT)
-    asked = profile(shared(name), tokens(), visible_only=False, **CUT)
-    for score in SCORES:
-        assert torch.equal(getattr(unasked, score), getattr(asked, score))
-
-
 @pytest.mark.parametrize("name", ["Mistral", "Gemma2", "Gemma3", "gpt-oss", "Llama 4"])
 @pytest.mark.parametrize("per_frequency", [False, True])
 def test_visible_blocks_are_scored_as_if_there_were_no_others(name, per_frequency):
@@ -81,20 +68,6 @@ def test_visible_blocks_are_scored_as_if_there_were_no_others(name, per_frequenc
             expected = getattr(alone, score).flatten(1, 2)
             torch.testing.assert_close(getattr(found, score)[:, layer], expected, atol=1e-6, rtol=0)
     assert hidden
-
-
-def test_visible_blocks_are_swapped_word_by_word():
-    input_ids = tokens(1)
-    found = profile(shared("Mistral"), input_ids, visible_only=True, **CUT)
-    for layer, heads in enumerate(layers_of("Mistral", input_ids)):
-        for head in range(4):
-            place = divmod(head, heads.query.shape[2])
-            expected = literal.swap_scores(
-                heads.query[0, *place].double(), heads.keys[0, place[0], 0].double(), heads.angles, length=4, tau=0.05,
-                scale=heads.scale, visible=heads.visible[0, 0, 0], **SEEN,
-            )  # fmt: skip
-            for score, value in zip(("positional", "symbolic"), expected, strict=False):
-                assert float(getattr(found, score)[0, layer, head]) == pytest.approx(float(value), abs=1e-5)
 
 
 def test_blocks_that_nobody_sees_have_nothing_to_compare():

@@ -8,9 +8,7 @@ from invented import save_invented
 
 from posym_companion.encodings.encoding_study import RELEASED, EncodingStudy
 from posym_companion.encodings.judges import encoding_study as judges
-from posym_companion.encodings.judges.encoding_study import load_study
 from posym_companion.ledger import ledger
-from posym_core.store._resuming import ResultError
 
 AS_REPORTED = {
     "distance": {"rope": 0.93, "sinusoidal": 0.9, "mla": 0.88, "nope": 0.05, "alibi": 0.06},
@@ -172,11 +170,6 @@ def test_rotary_models_on_count(tmp_path, accuracy, without, verdict, first):
 
 def test_models_that_do_not_solve_distance_tell_nothing_of_a_deposit(tmp_path):
     assert trained_to_the_end(tmp_path, ("distance", "rope"), accuracy=0.85).verdict == "not testable"
-
-
-def test_missing_results_are_said(tmp_path):
-    with pytest.raises(ResultError, match="encoding_study/distance_rope"):
-        load_study("distance", "rope", tmp_path)
 
 
 def test_an_encoding_that_is_as_fast_in_one_seed_is_one_case_less(tmp_path):

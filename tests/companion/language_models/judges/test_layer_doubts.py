@@ -12,7 +12,7 @@ from invented import save_invented
 from posym_companion.language_models import score_robustness
 from posym_companion.language_models.judges import layer_doubts
 from posym_companion.language_models.judges.layer_doubts import kept_order, moved, thirds_by_doubt
-from posym_companion.language_models.layer_doubts import DIMS, EXPERIMENT, KINDS, LayerDoubts, full_size, measure
+from posym_companion.language_models.layer_doubts import DIMS, EXPERIMENT, KINDS, LayerDoubts, measure
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.language_models.random_weights import full_size as all_weights
 from posym_companion.ledger import ledger
@@ -80,16 +80,11 @@ def test_scores_are_those_of_profile_and_mass_is_the_attention_to_facts(tiny, to
     assert found["kinds"].tolist() == list(KINDS)
 
 
-def test_both_families_are_asked():
-    assert [setting.model for setting in full_size()] == ["gemma-3-270m", "smollm2-135m"]
-
-
 # Of 30 heads who leans how, from positions to symbols; and the same in reverse for half of them.
 LEAN = np.linspace(0.2, 0.8, LAYERS * HEADS)[np.random.default_rng(0).permutation(LAYERS * HEADS)].reshape(
     LAYERS, HEADS
 )
 TURNED = np.where(LEAN > 0.5, 1.3 - LEAN, 0.7 - LEAN)
-UP = {"up": 0.2}
 
 
 def scores(up=0.0, lean=LEAN):

@@ -65,7 +65,6 @@ def test_heads_that_hand_on_an_address_as_the_claim_has_it(tmp_path):
     where = "(smollm2-135m, run 1, learned)"
     assert row.ours[f"most that address moves any later head {where}"] == pytest.approx(1.2, abs=0.02)
     assert row.ours[f"answers with the other fact by address {where}"] == 0.25
-    assert ledger("A-1", folder=tmp_path / "nowhere")[0].verdict == "not run here"
 
 
 SMOL, GEMMA = (f"later heads of {family} look where it says" for family in ("SmolLM2", "Gemma"))
