@@ -10,6 +10,7 @@ and were fixed before the run.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ CANDIDATES = {
 SOLVED = 2.0
 # Fastest and slowest share of every layer's planes that the verdict compares.
 OUTER = 0.25
+SIDES = {"fastest": select_fastest, "slowest": select_slowest}
 DIMS = {
     "candidate_names candidate_chance": "candidate",
     "candidate_correct": "candidate prompt",
@@ -139,40 +141,30 @@ def full_size(model: str = "gemma-3-270m") -> list[FrequencySurgery]:
 
 def conditions(setting: FrequencySurgery, subject: PreparedModel) -> list[Condition]:
     """All operations of a setting, those that the verdict needs first."""
-    planned = [Condition(name="none", full=True)]
     # Conditions are called in stored results what they are called here.
-    for action, of in (("removed", remove_planes), ("still", freeze_rotation)):
-        for which, share_of in (("fastest", select_fastest), ("slowest", select_slowest)):
-            interventions = (of(share_of(OUTER)),)
-            planned.append(Condition(name=f"{action} {which} {OUTER:g}", interventions=interventions, full=True))
+    planned: dict[str, Sequence[Intervention]] = {"none": ()}
+    for action, change in (("removed", remove_planes), ("still", freeze_rotation)):
+        planned |= {f"{action} {which} {OUTER:g}": [change(select(OUTER))] for which, select in SIDES.items()}
+    full = tuple(planned)
     for share in setting.shares:
-        for which, share_of in (("fastest", select_fastest), ("slowest", select_slowest)):
-            if share != OUTER:
-                planned.append(
-                    Condition(name=f"still {which} {share:g}", interventions=(freeze_rotation(share_of(share)),))
-                )
-    planned.append(Condition(name="still all", interventions=(freeze_rotation(),)))
+        planned |= {f"still {which} {share:g}": [freeze_rotation(select(share))] for which, select in SIDES.items()}
+    planned["still all"] = [freeze_rotation()]
     generator = torch.Generator().manual_seed(setting.seed)
-    layers = range(len(subject.planes))
     for control in range(setting.controls):
-        drawn = []
-        for layer in layers:
-            count = int((subject.planes[layer].angles > 0).sum())
+        planned[f"removed random {control}"] = drawn = []
+        for layer, planes in enumerate(subject.planes):
+            count = int((planes.angles > 0).sum())
             chosen = 1 + torch.randperm(count, generator=generator)[: round(OUTER * count)]
             drawn.append(remove_planes(select_by_id(chosen.tolist()), layers=[layer]))
-        planned.append(Condition(name=f"removed random {control}", interventions=tuple(drawn)))
     for name, heads in chosen_heads(setting, subject, generator).items():
-        planned.append(Condition(name=f"still heads {name}", interventions=(freeze_rotation(heads=heads),)))
+        planned[f"still heads {name}"] = [freeze_rotation(heads=heads)]
     for name, heads in chosen_heads(setting, subject, torch.Generator().manual_seed(setting.seed + 1)).items():
-        planned.append(Condition(name=f"removed heads {name}", interventions=(remove_planes(heads=heads),)))
+        planned[f"removed heads {name}"] = [remove_planes(heads=heads)]
     edges = [np.inf, *setting.bands[1:], 0.0]
     for band in range(len(setting.bands)):
-        planes = remove_planes(select_by_angle(edges[band + 1], edges[band]))
-        planned.append(Condition(name=f"removed band {band}", interventions=(planes,)))
-    planned += [
-        Condition(name=f"base times {factor:g}", interventions=(change_base(times=factor),)) for factor in setting.bases
-    ]
-    return planned
+        planned[f"removed band {band}"] = [remove_planes(select_by_angle(edges[band + 1], edges[band]))]
+    planned |= {f"base times {factor:g}": [change_base(times=factor)] for factor in setting.bases}
+    return [Condition(name=name, interventions=tuple(x), full=name in full) for name, x in planned.items()]
 
 
 def chosen_heads(

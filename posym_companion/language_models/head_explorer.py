@@ -67,7 +67,7 @@ def measure(
 
     Returns:
         Means over prompts: ``positional``, ``symbolic`` ``[length, tau, layer, head]`` with the half widths of their
-        95 % intervals over prompts (Student's t) as ``positional_margin``, ``symbolic_margin``; ``positional_share``,
+        95% intervals over prompts (Student's t) as ``positional_margin``, ``symbolic_margin``; ``positional_share``,
         ``symbolic_share`` ``[length, layer, head]`` of the variance of the logarithms of the table of block sums, which
         at length 1 is the cross-logit matrix; ``entropy`` ``[layer, head]``; ``attention`` ``[layer, head, token]``
         over all tokens of the prompt; per plane, ``[layer, head, plane]``, ``plane_positional`` and

@@ -14,7 +14,7 @@ difference of the two origins themselves in every layer, key head and token.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,9 @@ from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought")
-LEADS = (0, 8)
-# The second packaged model is measured on half as many prompts, and without facts in front.
-SIZES: Mapping[str, Mapping[str, Any]] = {SECOND: {"prompts": 12, "half": True}}
-LEADS_OF = {SECOND: LEADS[:1]}
+# What is measured of a model that is also measured as taught to bind: of the second one fewer prompts, and no lead.
+KINDS: list[dict[str, Any]] = [{}, {"lead": 8}]
+MEASURED = {PACKAGED: KINDS, SECOND: [{"prompts": 12, "half": True}]}
 # What is exchanged, in which layers; the first run exchanges nothing.
 EXCHANGES = ("whole", "origin", "symbol", "other origins", "random")
 LAYERS = ("all", "early", "middle", "late")
@@ -87,9 +86,9 @@ class OriginPatching(PromptSetting):
 def full_size(model: str = PACKAGED) -> list[OriginPatching]:
     """A packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame."""
     return [
-        OriginPatching(model=name, wording=wording, lead=lead, **SIZES.get(model, {}))
-        for lead in LEADS_OF.get(model, LEADS)
-        for name in ((model, f"{model}-binds") if model in (PACKAGED, SECOND) else (model,))
+        OriginPatching(model=name, wording=wording, **kind)
+        for kind in MEASURED.get(model, KINDS)
+        for name in ((model, f"{model}-binds") if model in MEASURED else (model,))
         for wording in WORDINGS
     ]
 

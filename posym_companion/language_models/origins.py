@@ -9,7 +9,6 @@ own.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -80,6 +79,28 @@ DIMS = {
     "positional symbolic mass": "prompt layer head",
     "correct alternatives": "prompt",
 }
+# Kinds of prompt: with something in front, with random weights, and all kinds of list.
+FRONTS = (*(("facts", lead) for lead in LEADS[1:]), ("shuffled", LEAD), ("other", LEAD), (PROSE, LEAD), (PROSE, LONG))
+IN_FRONT: list[dict[str, Any]] = [{"front": front, "lead": lead} for front, lead in FRONTS]
+DRAWN: list[dict[str, Any]] = [{"draw": draw, "prompts": 2} for draw in DRAWS]
+LISTS = [{"reads": "all", "asked": True}, *IN_FRONT, {"vary_frame": True}, {"beginning": False}]
+LISTS += [{"square": 1}, {"facts": FACTS // 2}, {"facts": 2 * FACTS, "prompts": 2}]
+# What is measured of any model and of the packaged ones, by the end of the model's name and by wording. Of the second
+# packaged model it is what C-1, C-2 and C-4 are judged by.
+EVERY: list[tuple[str, Sequence[str], list[dict[str, Any]]]] = [
+    ("", (PROSE,), [{"reads": "all"}]),
+    ("", WORDINGS, LISTS),
+    ("", (WORDINGS[0], PROSE), DRAWN),
+]
+MEASURED = {
+    PACKAGED: [*EVERY, ("-binds", WORDINGS, [{"asked": True}, {"lead": LEAD}]), ("-binds", (PROSE,), [{}])],
+    SECOND: [
+        ("", (PROSE,), [{}]),
+        ("", WORDINGS, [{"asked": True}, *IN_FRONT]),
+        ("", WORDINGS[:1], [{"beginning": False}, *DRAWN]),
+        ("-binds", WORDINGS, [{"asked": True}]),
+    ],
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,29 +145,13 @@ class Origins(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[Origins]:
-    """The model on all kinds of prompt, three draws of weights on some; of the packaged model the taught one, too.
-
-    Of the second packaged model what C-1, C-2 and C-4 are judged by.
-    """
-    one = functools.partial(Origins, model=model)
-    few = functools.partial(one, reads="few")
-    taught = functools.partial(Origins, model=f"{model}-binds", reads="few")
-    behind: list[dict[str, Any]] = [{"lead": lead} for lead in LEADS[1:]]
-    behind += [{"front": front, "lead": LEAD} for front in ("shuffled", "other", "prose")]
-    behind += [{"front": "prose", "lead": LONG}]
-    if model == SECOND:
-        settings = [make(wording=wording, asked=True) for make in (few, taught) for wording in WORDINGS]
-        settings += [few(wording=PROSE), *(few(wording=wording, **kind) for wording in WORDINGS for kind in behind)]
-        return [*settings, few(beginning=False), *(few(draw=draw, prompts=2) for draw in DRAWS)]
-    other = [{"vary_frame": True}, {"beginning": False}, {"square": 1}]
-    other += [{"facts": FACTS // 2}, {"facts": 2 * FACTS, "prompts": 2}]
-    settings = [one(wording=PROSE)]
-    for wording in WORDINGS:
-        settings += [one(wording=wording, asked=True), *(few(wording=wording, **kind) for kind in [*behind, *other])]
-    if model == PACKAGED:
-        settings += [taught(wording=wording, lead=lead, asked=not lead) for lead in (0, LEAD) for wording in WORDINGS]
-        settings += [taught(wording=PROSE)]
-    return settings + [few(draw=draw, wording=wording, prompts=2) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
+    """Of a packaged model its kinds of prompt in :data:`MEASURED`, of any other model those in :data:`EVERY`."""
+    return [
+        Origins(**{"model": f"{model}{ending}", "wording": wording, "reads": "few", **kind})
+        for ending, wordings, kinds in MEASURED.get(model, EVERY)
+        for wording in wordings
+        for kind in kinds
+    ]
 
 
 def draw_prompts(tokenizer: Any, setting: Origins) -> Prompts:
@@ -241,20 +246,12 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
         # Each prompt has a square of its own.
         generator = torch.Generator().manual_seed(setting.prompts * setting.square + number)
         orders = draw_latin_square(swaps.number, generator)
-        told = permute_blocks(prompt, orders, **_place(swaps))
+        told = permute_blocks(prompt, orders, start=swaps.start, block_length=swaps.block_length)
         row = square_arrays(model, told, orders, swaps, reads=reads)
         if setting.asked:
             row["contrasts"] = _contrasts(model, prompt, orders, swaps, int(prompts.target[number]), generator)
         rows.append(row)
-    scores = profile(
-        model,
-        prompts.input_ids,
-        start=swaps.start,
-        block_length=swaps.block_length,
-        blocks=swaps.number,
-        visible_only=False,
-        progress=False,
-    )
+    scores = profile(model, prompts.input_ids, **prompts.layout, visible_only=False, progress=False)
     choices = choose_answers(model, prompts)
     stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     return {
@@ -329,10 +326,6 @@ def _array(rows: list[Tensor]) -> np.ndarray:
     return torch.stack(rows).float().numpy()
 
 
-def _place(swaps: BlockLayout) -> dict[str, int]:
-    return {"start": swaps.start, "block_length": swaps.block_length}
-
-
 def ask_other_facts(
     prompt: Int[Tensor, " token"], orders: Int[Tensor, "prompt place"], swaps: BlockLayout, target: int, asked: Tensor
 ) -> Int[Tensor, "prompt token"]:
@@ -345,7 +338,7 @@ def ask_other_facts(
         target: the block asked about.
         asked: which block each prompt is to ask about, ``[prompt]``.
     """
-    orderings = permute_blocks(prompt, orders, **_place(swaps))
+    orderings = permute_blocks(prompt, orders, start=swaps.start, block_length=swaps.block_length)
     names = swaps.by_block(prompt)[:, NAME]
     question = orderings[:, swaps.stop :]
     question[question == names[target]] = names[asked].repeat_interleave((question[0] == names[target]).sum())

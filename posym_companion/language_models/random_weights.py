@@ -26,9 +26,8 @@ Weights = Literal["trained", "taught", "random"]
 WORDINGS = ("likes", "bought")
 FACTS = (16, 64)
 DRAWS = (0, 1, 2)
-# Of the second packaged model no prompts with a remedy, and half precision.
-REMEDIES = {SECOND: ("none",)}
-HALF = (SECOND,)
+# At how many facts each remedy is measured, by model. Both models are also measured as taught to bind.
+MEASURED = {PACKAGED: FRAMED, SECOND: {"none": FRAMED["none"]}}
 DIMS = {
     "positional symbolic": "weighting prompt layer head",
     "kept energy": "layer head plane",
@@ -70,11 +69,11 @@ def full_size(model: str = PACKAGED) -> list[RandomWeights]:
     And once more on those of them that :func:`framed_lengths` names.
     """
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
-    kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model in (PACKAGED, SECOND) else [])]
+    kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model in MEASURED else [])]
     return [
-        RandomWeights(model=model, wording=wording, facts=facts, half=model in HALF, **kind, **frame)
-        for remedy, frame in FRAMES.items()
-        for facts in framed_lengths(remedy, model)
+        RandomWeights(model=model, wording=wording, facts=facts, half=model == SECOND, **kind, **FRAMES[remedy])
+        for remedy, lengths in MEASURED.get(model, FRAMED).items()
+        for facts in lengths
         for wording in WORDINGS
         for kind in kinds
     ]
@@ -82,7 +81,7 @@ def full_size(model: str = PACKAGED) -> list[RandomWeights]:
 
 def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
     """At how many facts random weights are measured with a remedy."""
-    return FRAMED.get(remedy, ()) if remedy in REMEDIES.get(model, FRAMED) else ()
+    return MEASURED.get(model, FRAMED).get(remedy, ())
 
 
 def measure(

@@ -40,7 +40,7 @@ class NamedValue:
     Attributes:
         name: what it is called in :data:`NAMED_VALUES`.
         number: the value itself.
-        text: the value as it is written, with its 95 % interval where it has one.
+        text: the value as it is written, with its 95% interval where it has one.
         sample: what it was measured on, in words.
     """
 

@@ -8,7 +8,7 @@ const SHARES = [["positional", 0], ["symbolic", 1], ["interaction", 2]];
 
 // Numbers here are 0 to 1: two decimals tell them apart.
 const brief = (value, decimals = 2) => write(value, decimals);
-const percent = (value) => (defined(value) ? `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %` : "undefined");
+const percent = (value) => (defined(value) ? `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)}%` : "undefined");
 const largest = (values) => values.reduce((most, value) => (value > most ? value : most), 0);
 const ramp = (share) => css(shade("sequential", "light", share));
 const unpack = ({ bits, low, high, power, data }) => {
@@ -380,7 +380,7 @@ function start(figure, data, head = null) {
       svg.children[2].setAttribute("d", defined(own) ? `M${at(own)} 1V25` : "");
       shown.textContent = defined(own) ? brief(own, decimals) : "–";
       const below = known.filter((number) => number < own).length, above = known.filter((number) => number > own).length;
-      rank.textContent = defined(own) ? `rank ${above + 1} of ${known.length}, above ${Math.round((100 * below) / Math.max(1, known.length - 1))} %` : "undefined";
+      rank.textContent = defined(own) ? `rank ${above + 1} of ${known.length}, above ${Math.round((100 * below) / Math.max(1, known.length - 1))}%` : "undefined";
     });
   };
 

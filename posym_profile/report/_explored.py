@@ -46,7 +46,7 @@ TEXT = 12
 CAPTION = (
     "Every head of {model}. Two blocks of keys are swapped: a head is positional as far as its attention stays at its "
     "places (to the right) and symbolic as far as it goes with the contents (upwards). Choose a head on the plane, on "
-    "the map (arrow keys move there) or in the list. Crosses are 95 % intervals over prompts, the dotted trail shows "
+    "the map (arrow keys move there) or in the list. Crosses are 95% intervals over prompts, the dotted trail shows "
     "where the head goes when the temperature alone changes. The prompt is shaded by the attention of its last token; "
     "point at a token, or tap it, for its share."
 )

@@ -126,7 +126,7 @@ def draw_survey_figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]
             x_limits=(0, 1) if file in PARTS_OF_ONE else (-1, 1),
             reference=None if file in PARTS_OF_ONE else 0.0,
         )
-        caption = f"{words}: a row a model, with 95 % intervals."
+        caption = f"{words}: a row a model, with 95% intervals."
         drawn[file] = render_svg(figure), caption, f"{caption} {_describe_ends(names, shown, values[:, known])}"
     return drawn
 

@@ -142,7 +142,7 @@ def average_views(views: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Average :func:`make_head_views` over prompts, in the shapes of ``posym_figures.ARRAYS``; float32.
 
     Returns:
-        ``positional``, ``symbolic`` ``[length, tau, layer, head]`` with the half widths of their 95 % intervals over
+        ``positional``, ``symbolic`` ``[length, tau, layer, head]`` with the half widths of their 95% intervals over
         prompts (Student's t; NaN for one prompt) as ``positional_margin``, ``symbolic_margin``; ``positional_share``,
         ``symbolic_share`` ``[length, layer, head]``; the others without their first dimension; ``examples``
         ``[prompt, layer, head, token]``, the attention on each prompt; ``angles`` ``[layer, plane]``.

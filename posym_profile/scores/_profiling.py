@@ -96,7 +96,7 @@ class Profile:
         """Make a row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
 
         Args:
-            intervals: a row for each head instead, with means over prompts and their 95 % intervals: the columns of
+            intervals: a row for each head instead, with means over prompts and their 95% intervals: the columns of
                 ``heads.csv``, which the command line writes.
 
         Returns:

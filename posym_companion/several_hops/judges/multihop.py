@@ -73,7 +73,7 @@ def classify_heads(run: Result) -> np.ndarray:
 
 
 def best_checkpoint(run: Result, share: float = BEST) -> int:
-    """The first checkpoint at which the mean accuracy over hops is 95 %, or another share, of its maximum."""
+    """The first checkpoint at which the mean accuracy over hops is 95%, or another share, of its maximum."""
     accuracy = run["accuracy"].mean(1)
     return int((accuracy >= share * accuracy.max()).argmax())
 

@@ -6,7 +6,7 @@ import { drawFront, drawSequence, follow, parse } from "./hop_tasks.js";
 
 const SHOWN = 0.1, STRONG = 0.3; // weights from which an arc of the path, and one of any other token, is drawn
 const HOP_COLOURS = [0, 1, 2, 3];
-const percent = (value) => `${(100 * value).toFixed(value > 0.0995 && value < 0.9995 ? 0 : 1)} %`;
+const percent = (value) => `${(100 * value).toFixed(value > 0.0995 && value < 0.9995 ? 0 : 1)}%`;
 
 // Parcels come as scripts that call this; a figure that waits for one has left word here.
 const arriving = (window.posymArriving = window.posymArriving || new Map());
