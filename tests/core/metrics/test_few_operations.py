@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -72,19 +72,6 @@ def test_no_number_is_read_of_tensors_that_have_none(name):
         planes = (32,) if name == "planes" else ()
         assert found.positional.shape == found.symbolic.shape == found.entropy.shape == (1, 8, 4, *planes)
         assert found.attention.shape == (1, 8, 4, *planes, 64)
-
-
-def test_a_read_would_be_noticed(monkeypatch):
-    def with_a_read(*heads, score=swaps._score_groups):
-        found = score(*heads)
-        found[0].sum().item()
-        return found
-
-    monkeypatch.setattr(swaps, "_score_groups", with_a_read)
-    with pytest.raises(DataDependentOutputException):
-        test_no_number_is_read_of_tensors_that_have_none("plain")
-    with pytest.raises(AssertionError):
-        test_operations_are_few_and_only_the_flags_are_read(*SIZES[0])
 
 
 @pytest.mark.parametrize(
