@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,10 +47,3 @@ def test_the_rooms_are_collected_alike_with_and_without_a_gpu_by_pytest_alone(ro
     assert without == beside
     assert len(without) > 1000
     assert sum(line.endswith(" True") for line in without) >= 7
-
-
-def test_only_the_shared_probe_asks_for_a_gpu(root: Path) -> None:
-    """A test that needs one is marked ``gpu``; a condition of its own could differ from the probe's."""
-    asks = re.compile(r"cuda\.(is_available|device_count)\(\)|skipif\([^)]*cuda")
-    files = sorted(path for path in (root / "tests").rglob("*.py") if path.name != Path(__file__).name)
-    assert [path.name for path in files if asks.search(path.read_text("utf-8"))] == []

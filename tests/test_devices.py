@@ -64,12 +64,7 @@ from posym_profile.interventions._plane_interventions import change_base, select
 from posym_profile.language_models import add_lora, choose_answers, merge_lora
 from posym_profile.planes import find_planes
 from posym_profile.prompts._drafts import Prompts
-from posym_profile.scores import (
-    map_layers,
-    measure_head_labels,
-    origin_cube,
-    profile,
-)
+from posym_profile.scores import map_layers, measure_head_labels, origin_cube, profile
 from posym_profile.scores._head_views import Cuts, make_head_views
 
 
@@ -101,10 +96,8 @@ def by_blocks(to):
 
 def of_a_square(to):
     """Symbol, origin and place, of heads on the four prompts of a square."""
-    orders, seen = (
-        to(metrics.draw_latin_square(4, torch.Generator().manual_seed(0))),
-        to(torch.tensor([True, True, False, True])),
-    )
+    orders = to(metrics.draw_latin_square(4, torch.Generator().manual_seed(0)))
+    seen = to(torch.tensor([True, True, False, True]))
     heads = Heads(query=to(drawn(4, 8)), keys=to(drawn(4, 9, 8, seed=1)), angles=to(ANGLES), scale=0.5, softcap=3.0)
     swaps = BlockLayout(block_length=2, blocks=4)
     cube = arrange_cube(compute_block_logits(heads, swaps), orders)
@@ -484,15 +477,11 @@ def many(name):
 
 
 def through_heads(to, put):
-    model = gemma(to)
-
     def measure(heads):
-        return {
-            "use": heads.frequency_use(),
-            "table": heads.block_table(BlockLayout(start=1, block_length=4)).attention(),
-        }
+        table = heads.block_table(BlockLayout(start=1, block_length=4))
+        return {"use": heads.frequency_use(), "table": table.attention()}
 
-    return map_layers(model, put(IDS), measure, progress=False)
+    return map_layers(gemma(to), put(IDS), measure, progress=False)
 
 
 def of_pairs(to, put):
@@ -580,11 +569,9 @@ class Characters:
 
 
 def asked_questions(to, put):
-    tokenizer = Characters()
     questions = draw_hop_questions("number", count=2, lengths=(8,))[8]
-    return answer_questions(
-        gemma(to), tokenizer, questions, [write_hop_text("number", question) for question in questions]
-    )
+    texts = [write_hop_text("number", question) for question in questions]
+    return answer_questions(gemma(to), Characters(), questions, texts)
 
 
 # Name, first the function's -> what to compute with it: ``to`` puts a model somewhere, ``put`` its input.
@@ -636,17 +623,10 @@ NOTHING_READ = {
 }
 # What faces offer because a function above, of another room, calls it: it runs on a device with that one.
 CALLED_BELOW = {
-    *(
-        "hook_attention",
-        "average_views",
-        "check_prompts",
-        "find_input_device",
-        "find_output_projections",
-        "compute_last_logits",
-    ),
-    *("forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits", "place_in_first_head"),
-    *("predict_classes", "replace_heads", "require_outputs", "rotate_neighbours", "select_all", "select_by_angle"),
-    "stack_streams",
+    *("hook_attention", "average_views", "check_prompts", "find_input_device", "find_output_projections"),
+    *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits"),
+    *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours", "select_all"),
+    *("select_by_angle", "stack_streams"),
 }
 
 
@@ -673,12 +653,8 @@ def test_every_function_of_the_faces_that_read_models_runs_there():
     calls = [node.func for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8"))) if isinstance(node, ast.Call)]
     called = {getattr(name, "id", getattr(name, "attr", None)) for name in calls}
     rooms = ("capture", "interventions", "language_models", "planes", "scores")
-    faces = [
-        posym_core,
-        posym_core.models,
-        posym_profile,
-        *(importlib.import_module(f"posym_profile.{room}") for room in rooms),
-    ]
+    faces = [posym_core, models, posym_profile]
+    faces += [importlib.import_module(f"posym_profile.{room}") for room in rooms]
     offered = {name for face in faces for name in face.__all__ if inspect.isfunction(getattr(face, name))}
     subjects = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later")
     for face in (importlib.import_module(f"posym_companion.{subject}") for subject in subjects):

@@ -11,6 +11,7 @@ import torch
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
+from refusals import refuse_each
 
 from posym_companion.book import chapter_plots
 from posym_figures import INK, PALETTE, plots
@@ -260,7 +261,7 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
     assert (low[3], middle[3], high[3]) == (1, 0, 1)
 
 
-@pytest.mark.parametrize(("draw", "message"), [
+test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: plots.heatmap([1.0, 2.0]), r"matrix must have shape \[row, column\]; got \[2\]. Reshape or reduce"),
     (lambda: plots.heatmap(np.eye(2), colours=WRONG), r"colours must be 'diverging' or 'sequential'; got 'red'"),
     (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), r"one for each of the 2 rows or columns; got 1"),
@@ -281,8 +282,4 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
     (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
     (lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
     (lambda: chapter_plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
-])  # fmt: skip
-def test_refusals_name_rule_value_and_way_out(draw, message):
-    with pytest.raises(ValueError, match=message):
-        draw()
-    plt.close("all")
+)  # fmt: skip

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from random_examples import given, st
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import refuse_each
 
 from posym_companion.encodings import spectra

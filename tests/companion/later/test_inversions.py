@@ -2,7 +2,9 @@ from itertools import combinations
 
 import pytest
 import torch
-from random_examples import arrays, given, settings, st
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from refusals import refuse_each
 from scipy.stats import kendalltau
 

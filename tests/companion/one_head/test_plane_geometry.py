@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from random_examples import given, st
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from posym_companion.one_head.plane_geometry import (

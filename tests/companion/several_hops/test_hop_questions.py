@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from architectures import build
-from random_examples import given, st
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 from tokenizers.decoders import Fuse
 from tokenizers.models import WordLevel

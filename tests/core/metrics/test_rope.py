@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from random_examples import given, st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posym_core import rope_angles, rotate
@@ -41,7 +40,8 @@ def test_agrees_with_transformers():
     torch.testing.assert_close(rotate(x, positions[0], rope_angles(16)), reference, rtol=1e-5, atol=2e-5)
 
 
-@given(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6), st.sampled_from(PAIRINGS))
+@pytest.mark.parametrize(("first", "second"), [(0, 3), (5, -2), (-(10**6), 7), (10**6, 10**6)])
+@pytest.mark.parametrize("pairing", PAIRINGS)
 def test_rotations_compose_and_invert(first, second, pairing):
     x, angles = torch.tensor([[1.0, -2.0, 0.5, 3.0]], dtype=torch.float64), rope_angles(4)
     twice = rotate(rotate(x, first, angles, pairing=pairing), second, angles, pairing=pairing)

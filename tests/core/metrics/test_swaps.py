@@ -4,7 +4,6 @@ import literal
 import pytest
 import torch
 from block_tables import make_block_table
-from random_examples import given, settings, st
 
 from benchmarks.operations import scoring
 from posym_core import rope_angles, rotate, swap_scores
@@ -139,8 +138,7 @@ def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
     assert float(swap_scores(query, same, rope_angles(8)).positional) == pytest.approx(1, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=25)
-@given(shift=st.integers(-(10**6), 10**6))
+@pytest.mark.parametrize("shift", [-(10**6), -3, 1, 777_777])
 def test_only_relative_positions_matter(shift):
     query, keys = head()
     angles = rope_angles(8)

@@ -144,21 +144,6 @@ def test_the_worst_sequences_decide_about_each_temperature(length):
             assert bool(right.all()) == (factor == ABOVE or least < 1e-9)
 
 
-def test_heads_are_right_on_samples_of_long_sequences():
-    task = NumberTask(window=30, steps=30)
-    tokens = task.sample(50, generator=torch.Generator().manual_seed(0)).tokens
-    head = IndexHead(task, angle=0.04, beta=ABOVE * find_index_beta(61, 0.04))
-    assert is_hop_right(head, tokens, apply_index(tokens, task)).all()
-    task = LetterTask(window=30, steps=30)
-    angle = 0.9 * find_retrieval_limit(61, 8)
-    least = max(find_retrieval_beta(61, 8, angle), find_reflexive_beta(61, angle))
-    tokens = task.sample(50, generator=torch.Generator().manual_seed(0)).tokens
-    valid = is_valid(tokens, task)
-    assert valid[:, -1].all()
-    head = RetrievalHead(task, angle=angle, beta=ABOVE * least)
-    assert is_hop_right(head, tokens, apply_retrieval(tokens, task))[valid].all()
-
-
 def test_some_temperature_works_exactly_below_the_angle_limit():
     for symbols, length in itertools.product((2, 3, 5), (2, 3, 4, 7)):
         limit = find_retrieval_limit(length, symbols)
@@ -169,17 +154,6 @@ def test_some_temperature_works_exactly_below_the_angle_limit():
     assert math.isfinite(find_index_beta(8, 2 * math.pi / 8))
     assert find_reflexive_beta(3, math.pi) == math.inf
     assert find_reflexive_beta(9, 0.0) == math.inf
-
-
-def test_smallest_temperatures_grow_with_length():
-    for least in (
-        lambda length: find_index_beta(length, 0.866),
-        lambda length: find_retrieval_beta(length, 8, 0.003),
-        lambda length: find_reflexive_beta(length, 0.003),
-    ):
-        values = [least(length) for length in range(2, 40)]
-        assert values[0] == pytest.approx(0, abs=1e-12)
-        assert all(earlier <= later + 1e-9 for earlier, later in itertools.pairwise(values))
 
 
 def margins(head, tokens, target):
@@ -215,20 +189,6 @@ def test_retrieval_discrepancies_are_those_of_all_inputs(n, alphabet, angle):
     exact = compute_retrieval_discrepancy(n, angle, alphabet)
     assert float(found.min()) == pytest.approx(exact.least, abs=1e-12)
     assert float(found.max()) == pytest.approx(exact.greatest, abs=1e-12)
-
-
-def test_bounds_hold_for_the_least_discrepancy_and_only_the_first_for_the_greatest():
-    exceeded = 0
-    for angle in torch.linspace(0.01, 3.1, 150).tolist():
-        for n in range(1, 60):
-            exact = compute_index_discrepancy(n, angle)
-            assert exact.least <= min(exact.bounds) + 1e-12
-            assert exact.greatest <= exact.bounds[0] + 1e-12
-            exceeded += exact.greatest > exact.bounds[1]
-    assert exceeded > 0
-    for n in range(2, 100):
-        exact = compute_retrieval_discrepancy(n, 0.0027, 8)
-        assert 0 < exact.least <= exact.bounds[0] < exact.greatest
 
 
 @pytest.mark.parametrize(

@@ -106,17 +106,6 @@ def test_integers_off_the_path_point_anywhere_before_themselves():
         assert (share - 1 / position).abs().max() < 6 * (1 / position / len(steps)) ** 0.5
 
 
-def test_same_seed_same_sequences_and_other_seed_others():
-    for task in TASKS:
-        first, again, other = (sample(task, 50, seed=seed) for seed in (1, 1, 2))
-        assert torch.equal(first.tokens, again.tokens)
-        assert not torch.equal(first.tokens, other.tokens)
-
-
-def test_a_full_data_set_is_made_at_once():
-    assert sample(LetterTask(), 480_000).tokens.shape == (480_000, 17)
-
-
 test_refusals = refuse_each(
     (lambda: NumberTask(hops=10), "10 hops needs 9 stations between window and query, but there are 8 places"),
     (lambda: LetterTask(hops=8), "the alphabet has 8; pass alphabet=9 or more"),
