@@ -292,7 +292,7 @@ def test_what_is_seen_first(open_page):
     margin = given.arrays["positional_margin"][1, 0, 2, 1]
     assert cells[0] == f"{given.arrays['positional'][1, 0, 2, 1]:.2f} ± {margin:.2f}"
     before, within = given.arrays["attention"][2, 1, 0], given.arrays["attention"][2, 1, 1:9].sum()
-    assert [float(text.split()[0]) for text in cells[3:5]] == pytest.approx([100 * before, 100 * within], abs=0.6)
+    assert [float(text.split("%")[0]) for text in cells[3:5]] == pytest.approx([100 * before, 100 * within], abs=0.6)
     assert page.evaluate("location.hash") == ""
     rank = 1 + int((given.arrays["positional"][1, 0] > given.arrays["positional"][1, 0, 2, 1]).sum())
     assert f"rank {rank} of 15" in page.locator(".posym-ex-rank").first.text_content()

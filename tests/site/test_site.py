@@ -393,7 +393,7 @@ def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_
         assert in_view(figure)
         handle = figure.element_handle()
         before = handle.evaluate(DRAWN)
-        figure.locator("input[type=range]").first.press("ArrowRight")
+        figure.locator(".posym-sliders input[type=range]").first.press("ArrowRight")
         assert changed(page, handle, before)
         assert not visit.trouble
 

@@ -317,7 +317,7 @@ def test_a_token_says_its_share(found, visit):
     word = page.locator(".posym-ex-prompt .posym-ex-block span").nth(5)
     word.hover()
     tip = page.locator(".posym-ex-prompt + .posym-tip")
-    assert re.fullmatch(r"token 8 “.*”, block 2: [\d.]+ %(, mean [\d.]+ %)?", tip.text_content())
+    assert re.fullmatch(r"token 8 “.*”, block 2: [\d.]+%(, mean [\d.]+%)?", tip.text_content())
     page.mouse.move(0, 0)
     assert not tip.is_visible()
 
