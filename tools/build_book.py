@@ -127,7 +127,7 @@ def build(root: Path = ROOT) -> int:
             shutil.copytree(work / "html", fresh)
             for chapter in chapters(root):  # what readers download are chapters as they are stored, without outputs
                 shutil.copy(chapter, fresh / "_sources" / chapter.relative_to(root))
-            finish(fresh, root, work / "pictures")
+            finish(fresh, root)
             fresh.rename(site)
             stamp.write_text(key)
         return status

@@ -5,12 +5,10 @@ It works on a copy of what Sphinx wrote, so that it always starts from whole pag
 
 from __future__ import annotations
 
-import hashlib
 import html
 import json
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from fontTools.subset import Subsetter
 from fontTools.ttLib import TTFont
 from PIL import Image
 from safetensors.numpy import load_file
-from scipy.cluster.vq import kmeans2
+from scipy.spatial import KDTree
 from set_formulas import mathjax_folder, set_formulas
 from words import reading_path, words_in_sight
 
@@ -262,42 +260,29 @@ def pack_models(site: Path, results: Path) -> None:
                 write_parcels(name, load_file(results / f"{source}.safetensors"), folder)
 
 
-def few_colours(picture: Image.Image, most: int = COLOURS) -> Image.Image:
-    """The picture with a palette: each group of like colours, however transparent, becomes its most frequent one."""
-    pixels = np.asarray(picture.convert("RGBA"))
-    packed, kinds, counts = np.unique(pixels.view(np.uint32), return_inverse=True, return_counts=True)
+def few_colours(picture: Image.Image) -> Image.Image:
+    """Give a picture a palette of its own colours: the most frequent, which areas have, and as many of the others, which
+    edges and shades have. Every colour, however transparent, becomes the nearest of these.
+    """
+    pixels = np.asarray(picture.convert("RGBA")).view(np.uint32)[..., 0]
+    packed, counts = np.unique(pixels, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    if len(order) > COLOURS:
+        others = np.linspace(COLOURS // 2, len(order) - 1, COLOURS - COLOURS // 2).astype(int)
+        order = np.append(order[: COLOURS // 2], order[others])
     colours = packed.view(np.uint8).reshape(-1, 4)
-    order = np.argsort(counts, kind="stable")
-    group = np.arange(len(colours))
-    if len(colours) > most:
-        # From the most frequent colours, which areas have, and as many of the others, which edges and shades have.
-        others = order[np.linspace(0, len(order) - most // 2 - 1, most - most // 2).astype(int)]
-        seeds = colours[np.append(order[-(most // 2) :], others)]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "One of the clusters is empty")
-            _, group = kmeans2(colours.astype(np.float32), seeds.astype(np.float32), iter=3, minit="matrix")
-    palette = np.zeros((most, 4), np.uint8)
-    palette[group[order]] = colours[order]  # what is written last stays
-    few = Image.fromarray(group[kinds].reshape(pixels.shape[:2]).astype(np.uint8), "P")
-    few.putpalette(palette.tobytes(), "RGBA")
+    _, nearest = KDTree(colours[order]).query(colours)
+    few = Image.fromarray(nearest.astype(np.uint8)[np.searchsorted(packed, pixels)], "P")
+    few.putpalette(colours[order].tobytes(), "RGBA")
     return few
 
 
-def pack_pictures(site: Path, kept: Path) -> None:
-    """Store pictures with as many colours as an eye can tell apart in them, which takes a third of the bytes.
-
-    Args:
-        site: the folder of the pages.
-        kept: where packed pictures wait for the next build, named after what they were packed from.
-    """
-    kept.mkdir(parents=True, exist_ok=True)
-    for path in sorted(site.glob("_images/*.png")):
-        packed = kept / f"{hashlib.sha256(path.read_bytes()).hexdigest()}.png"
-        if not packed.is_file():
-            with Image.open(path) as picture:
-                few_colours(picture).save(packed, format="PNG", optimize=True)
-        if packed.stat().st_size < path.stat().st_size:
-            shutil.copy(packed, path)
+def pack_pictures(site: Path) -> None:
+    """Store pictures with as many colours as an eye can tell apart in them, which takes a third of the bytes."""
+    for path in site.glob("_images/*.png"):
+        with Image.open(path) as picture:
+            few = few_colours(picture)
+        few.save(path, optimize=True)
 
 
 def site_address(repository: str) -> str:
@@ -310,8 +295,8 @@ def site_address(repository: str) -> str:
     return f"https://{owner}.github.io/{name}/"
 
 
-def finish(site: Path, root: Path, kept: Path) -> None:
-    """Finish the site that Sphinx wrote to ``site`` for the project at ``root``; ``kept`` is for the next build."""
+def finish(site: Path, root: Path) -> None:
+    """Finish the site that Sphinx wrote to ``site`` for the project at ``root``."""
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     address = site_address(settings["repository"]["url"])
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
@@ -334,6 +319,6 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     set_formulas(site, mathjax_folder())
     drop_rules(site)
     carry_style(site)
-    pack_pictures(site, kept)
+    pack_pictures(site)
     missing = Path(__file__).with_name("404.html").read_text(encoding="utf-8")
     (site / "404.html").write_text(missing.format(title=settings["title"], address=address), encoding="utf-8")

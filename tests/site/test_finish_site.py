@@ -215,7 +215,7 @@ def test_packed_pictures_look_the_same(tmp_path: Path) -> None:
     pixels[:30, :, 3] = 0
     Image.fromarray(pixels.astype(np.uint8)).save(path)
     before = path.stat().st_size
-    finish_site.pack_pictures(tmp_path, tmp_path / "kept")
+    finish_site.pack_pictures(tmp_path)
     assert path.stat().st_size < before
     with Image.open(path) as packed:
         shown = np.asarray(packed.convert("RGBA"), int)
@@ -227,7 +227,7 @@ def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
     write_page(tmp_path, f"<p>{inline('a')}</p>{FIGURE.format(script='draw()')}")
     write_page(tmp_path, '<script src="searchindex.js"></script>', "search.html")
     write_page(tmp_path, '<script src="../searchindex.js"></script>', "book/words.html")
-    finish_site.finish(tmp_path, root, tmp_path / "kept")
+    finish_site.finish(tmp_path, root)
     assert "searchindex" in (tmp_path / "search.html").read_text(encoding="utf-8")
     assert "searchindex" not in (tmp_path / "book" / "words.html").read_text(encoding="utf-8")
     assert "mjx-container" in (tmp_path / "book" / "scores.html").read_text(encoding="utf-8")
