@@ -8,10 +8,9 @@ what such a link says on hover, focus and tap.
 from __future__ import annotations
 
 import html
-import os
+import posixpath
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from posym_figures import write_plain_maths
 
@@ -20,16 +19,16 @@ ENTRY = re.compile(
 )
 # Links of which the site shows the title on focus and tap, too: citations, and badges of the ledger's rows.
 TITLED = re.compile(r'(<a class="(?:reference internal" href="[^"]*#id\d+|posym-badge [\w-]+" href="[^"]*)" )title="')
-PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
-TAG = re.compile(r"(<[^>]+>)")
+PARAGRAPH = re.compile(r"<p>.*?</p>", re.DOTALL)
 # Names of tasks: written small they are other words.
 PROPER = {"Index", "Retrieval"}
-# Where no term is looked for: links, code and formulas.
-CLOSED = re.compile(r"<(a|code|kbd|math|mjx-container|span class=\"math)\b")
+# Links, code and formulas, in which no term is looked for, then tags, then text.
+PIECE = re.compile(r'<(a|code|kbd)\b.*?</\1>|<span class="math\b.*?</span>|<[^>]+>|(?P<text>[^<]+)', re.DOTALL)
+GLOSSARY = "book/reference/glossary.html"
 
 
-def entries(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[str, str]]:
-    """The names of the glossary's terms, longest first, with the anchor and the text of each."""
+def list_terms(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[str, str]]:
+    """Return the names of the glossary's terms, longest first, with the anchor and the text of each."""
     found = {}
     for entry in ENTRY.finditer(glossary):
         text = re.sub(r"\\(?:mathrm|text\w*|operatorname)\b", "", entry["text"])
@@ -40,7 +39,7 @@ def entries(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[str, 
 
 
 def pattern_of(name: str) -> re.Pattern[str]:
-    """A term at the beginning of a sentence or within one, or several of it.
+    """Return what finds a term at the beginning of a sentence or within one, or several of it.
 
     >>> bool(pattern_of("Pure head").search("two pure heads")), bool(pattern_of("Index").search("an index"))
     (True, False)
@@ -50,7 +49,7 @@ def pattern_of(name: str) -> re.Pattern[str]:
 
 
 def mark(page: str, terms: dict[str, tuple[str, str]], address: str) -> str:
-    """The page with the first mention of each term as a link to the glossary at ``address``.
+    """Return a page with the first mention of each term in it as a link to the glossary at ``address``.
 
     >>> mark("<p>Two <em>blocks</em>, one block.</p>", {"Block": ("term-Block", "A stretch.")}, "g.html")
     '<p>Two <em><a class="posym-term" href="g.html#term-Block" data-said="A stretch.">blocks</a></em>, one block.</p>'
@@ -67,35 +66,18 @@ def mark(page: str, terms: dict[str, tuple[str, str]], address: str) -> str:
         return text
 
     def marked(paragraph: re.Match[str]) -> str:
-        parts, closed = [], 0
-        for part in TAG.split(paragraph[1]):
-            if part.startswith("<"):
-                if closed:
-                    closed += 0 if part.endswith("/>") or part.startswith("<br") else -1 if part[1] == "/" else 1
-                elif CLOSED.match(part):
-                    closed = 1
-                parts.append(part)
-            else:
-                parts.append(part if closed or not left else linked(part))
-        return f"<p>{''.join(parts)}</p>"
+        return PIECE.sub(lambda piece: linked(piece[0]) if piece["text"] else piece[0], paragraph[0])
 
     return PARAGRAPH.sub(marked, page)
 
 
-def add_definitions(site: Path, plain: Callable[[str], str]) -> None:
-    """Write the definitions beside terms and citations on every page of ``site`` that has any, and load the script."""
-    glossary = site / "book" / "reference" / "glossary.html"
-    terms = entries(glossary.read_text(encoding="utf-8"), plain) if glossary.is_file() else {}
-    for path in sorted(site.rglob("*.html")):
-        page = path.read_text(encoding="utf-8")
-        start, end = page.find("<article"), page.find("</article>")
-        if start < 0:
-            continue
-        article = TITLED.sub(r'\1data-said="', page[start:end])
-        if path != glossary and "reference" not in path.parts and "api" not in path.parts:
-            article = mark(article, terms, Path(os.path.relpath(glossary, path.parent)).as_posix())
-        if "data-said=" not in article:
-            continue
-        up = "../" * (len(path.relative_to(site).parts) - 1)
-        script = f'  <script src="{up}_static/definitions.js" defer></script>\n  </head>'
-        path.write_text((page[:start] + article + page[end:]).replace("</head>", script, 1), encoding="utf-8")
+def add_definitions(page: str, name: str, terms: dict[str, tuple[str, str]]) -> str:
+    """Return the page of this name with definitions beside terms and citations, and with the script if it has any."""
+    start, end = page.find("<article"), page.find("</article>")
+    article = TITLED.sub(r'\1data-said="', page[start:end])
+    if not {"reference", "api"} & set(name.split("/")):
+        article = mark(article, terms, posixpath.relpath(GLOSSARY, posixpath.dirname(name)))
+    if start < 0 or "data-said=" not in article:
+        return page
+    script = f'  <script src="{"../" * name.count("/")}_static/definitions.js" defer></script>\n  </head>'
+    return (page[:start] + article + page[end:]).replace("</head>", script, 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from definitions import add_definitions
+from definitions import GLOSSARY, add_definitions, list_terms
 from folds import fold_cells, merge_folds
 from fontTools.subset import Subsetter
 from fontTools.ttLib import TTFont
@@ -136,15 +136,6 @@ def anchors(page: str) -> str:
     )
 
 
-def drop_figure_numbers(page: str) -> str:
-    """The page with captions of pictures that begin with their text; theorems and exercises keep their numbers.
-
-    >>> drop_figure_numbers('<span class="caption-number">Fig. 2.1 </span><span class="caption-text">Heads.</span>')
-    '<span class="caption-text">Heads.</span>'
-    """
-    return FIGURE_NUMBER.sub("", page)
-
-
 def edit_pages(site: Path, change: Callable[[str, str], str]) -> None:
     """Write pages of a site anew where ``change``, of a page and its name from the top of the site, gives another."""
     for path in sorted(site.rglob("*.html")):
@@ -153,11 +144,15 @@ def edit_pages(site: Path, change: Callable[[str, str], str]) -> None:
             path.write_text(new, encoding="utf-8")
 
 
+def read_page(site: Path, name: str) -> str:
+    """Return a page of a site, or nothing where there is none."""
+    return path.read_text(encoding="utf-8") if (path := site / name).is_file() else ""
+
+
 def fill_badges(site: Path) -> None:
     """Write the badge of a row, as the ledger's page has it, wherever a text names the row."""
-    ledger = site / "book" / "reference" / "ledger.html"
-    rows = BADGE.findall(ledger.read_text(encoding="utf-8")) if ledger.is_file() else []
-    badges = {row: (start, end) for start, row, end in rows}
+    ledger = read_page(site, "book/reference/ledger.html")
+    badges = {row: (start, end) for start, row, end in BADGE.findall(ledger)}
 
     def filled(found: re.Match[str]) -> str:
         if found["row"] not in badges:
@@ -305,7 +300,7 @@ def finish(site: Path, root: Path) -> None:
 
     def lighten(page: str, name: str) -> str:
         page = ICON_SCRIPT.sub("", page if name.endswith("search.html") else SEARCH.sub("", page))
-        page = anchors(drop_figure_numbers(mend_lists(describe_page(page, name, address, citation))))
+        page = FIGURE_NUMBER.sub("", anchors(mend_lists(describe_page(page, name, address, citation))))
         page = CODE_WORD.sub(r"\1", CODE_WORD.sub(r"\1", page))  # one in another
         return REPEATED.sub("", page) if "api" in name.split("/")[-2:-1] else page
 
@@ -315,7 +310,8 @@ def finish(site: Path, root: Path) -> None:
     edit_pages(site, lambda page, _: merge_folds(fold_cells(page)))
     say_minutes(site, root)
     pack_models(site, root / "results")
-    add_definitions(site, plain)
+    terms = list_terms(read_page(site, GLOSSARY), plain)
+    edit_pages(site, lambda page, name: add_definitions(page, name, terms))
     set_formulas(site, mathjax_folder())
     drop_rules(site)
     carry_style(site)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import definitions
 import pytest
-from finish_site import plain
+from finish_site import edit_pages, plain
 from in_browser import chromium
 
 GLOSSARY = """<article class="bd-article"><dl class="simple glossary">
@@ -29,7 +29,8 @@ def site(tmp_path: Path) -> Path:
     (tmp_path / "book" / "reference").mkdir(parents=True)
     (tmp_path / "book" / "reference" / "glossary.html").write_text(GLOSSARY, encoding="utf-8")
     (tmp_path / "book" / "page.html").write_text(PAGE, encoding="utf-8")
-    definitions.add_definitions(tmp_path, plain)
+    terms = definitions.list_terms(GLOSSARY, plain)
+    edit_pages(tmp_path, lambda page, name: definitions.add_definitions(page, name, terms))
     return tmp_path
 
 
