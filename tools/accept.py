@@ -18,6 +18,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ CELL = re.compile(r"^<!-- cell (\S+) -->\n", re.MULTILINE)
 
 
 def printed(cell: Mapping[str, Any]) -> str:
-    """The text that a code cell shows; pictures and figures are none."""
+    """Return the text that a code cell shows; pictures and figures are none."""
     texts, stream = [], False
     for output in cell.get("outputs", []):
         data = output.get("data", {})
@@ -52,12 +53,12 @@ def printed(cell: Mapping[str, Any]) -> str:
 
 
 def tagged(notebook: Mapping[str, Any]) -> dict[str, str]:
-    """By the id of each cell that is held what it shows."""
+    """Return what each cell that is held shows, by its id."""
     return {cell["id"]: printed(cell) for cell in notebook["cells"] if TAG in cell["metadata"].get("tags", [])}
 
 
 def expected_file(root: Path, chapter: Path) -> Path:
-    """Where it stands what a chapter printed when that was accepted."""
+    """Return where it stands what a chapter printed when that was accepted."""
     return root / EXPECTED / f"{chapter.stem}.md"
 
 
@@ -68,30 +69,28 @@ def write_expected(path: Path, texts: Mapping[str, str]) -> None:
 
 
 def read_expected(path: Path) -> dict[str, str]:
-    """What was written by :func:`write_expected`; nothing where nothing was."""
+    """Return what was written by :func:`write_expected`; nothing where nothing was."""
     parts = CELL.split(path.read_text(encoding="utf-8")) if path.is_file() else [""]
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def alike(accepted: re.Match[str], found: re.Match[str]) -> bool:
-    """Whether two numbers of texts are the same but for rounding."""
+    """Return whether two numbers of texts are the same but for rounding."""
     (one, step), (other, its_step) = map(_number, (accepted, found))
     least, largest = sorted((abs(one), abs(other)))
-    if one == other or (largest < ROUNDING and (largest <= 10 * least or largest < EXACT)):
-        return True
-    return abs(one - other) <= max(step, its_step) * (1 + 1e-9)
+    only_rounding = largest < ROUNDING and (largest <= 10 * least or largest < EXACT)
+    return only_rounding or abs(one - other) <= max(step, its_step)
 
 
-def _number(found: re.Match[str]) -> tuple[float, float]:
-    """A number as it is written, and one unit of its last digit, which is 0 of a whole number that is no percentage."""
-    digits, _, power = re.sub(r"[,+]", "", found[0]).replace("−", "-").partition("e")
-    decimals = len(digits.partition(".")[2])
-    rounded = decimals or power or found[1]
-    return float(f"{digits}e{power or 0}"), float(f"1e{int(power or 0) - decimals}") if rounded else 0.0
+def _number(found: re.Match[str]) -> tuple[Decimal, Decimal]:
+    """Return a number, and one unit of its last digit, which is 0 of a whole number that is no percentage."""
+    number = Decimal(found[0].replace(",", "").replace("−", "-"))
+    rounded = {".", "e"} & set(found[0]) or found[1]
+    return number, Decimal(1).scaleb(number.as_tuple().exponent) if rounded else Decimal(0)
 
 
 def text_differs(accepted: str, found: str) -> str:
-    """The first place where two texts are not alike; empty where there is none."""
+    """Return the first place where two texts are not alike; empty where there is none."""
     if NUMBER.sub("0", accepted) != NUMBER.sub("0", found):
         lines = zip(accepted.splitlines(), found.splitlines(), strict=False)
         changed = ((one, other) for one, other in lines if NUMBER.sub("0", one) != NUMBER.sub("0", other))
@@ -105,7 +104,7 @@ def text_differs(accepted: str, found: str) -> str:
 
 
 def value_differs(accepted: Any, found: Any) -> str:
-    """In what two values of the lock differ beyond rounding; empty if they do not."""
+    """Return in what two values of the lock differ beyond rounding; empty if they do not."""
     if isinstance(accepted, list) and isinstance(found, list) and len(accepted) == len(found):
         same = not any(map(value_differs, accepted, found))
     elif isinstance(accepted, str) and isinstance(found, str):
@@ -118,7 +117,7 @@ def value_differs(accepted: Any, found: Any) -> str:
 
 
 def differences(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, str]:
-    """Of all names, those whose values differ, or that only one of two sides has: name -> in what."""
+    """Return in what the values of names differ, or that only one of two sides has a name: name -> in what."""
     wrong = {name: differs(accepted[name], found[name]) for name in accepted if name in found}
     wrong |= dict.fromkeys(accepted.keys() - found.keys(), "was accepted and is gone")
     wrong |= dict.fromkeys(found.keys() - accepted.keys(), "is new and was not accepted")
@@ -126,13 +125,13 @@ def differences(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: 
 
 
 def keep_accepted(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, Any]:
-    """What is found, but where it is as it was accepted but for rounding, as it was accepted."""
+    """Return what is found; what differs from what was accepted by rounding alone, as it was accepted."""
     wrong = differences(accepted, found, differs)
     return {name: value if name in wrong else accepted[name] for name, value in found.items()}
 
 
 def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
-    """What the lock holds of claims, all by default: ``claim | family | prompts | what`` -> value.
+    """Return what the lock holds of claims, all by default: ``claim | family | prompts | what`` -> value.
 
     Args:
         measured: what was measured of a claim, see ``posym_companion.ledger.rows``.
@@ -161,7 +160,7 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
 
 
 def _list_case(place: str, case: Any, measured: Any) -> dict[str, Any]:
-    """The verdict, the parts and the numbers of a claim on one kind of prompt in one family."""
+    """Return the verdict, the parts and the numbers of a claim on one kind of prompt in one family."""
     numbers = {} if isinstance(measured, str) else measured.ours
     parts = {f"part: {part}": answer for part, answer in case.parts.items()}
     values = {"verdict": case.verdict, **parts, **case.ours, **{name: _plain(x) for name, x in numbers.items()}}
@@ -169,7 +168,7 @@ def _list_case(place: str, case: Any, measured: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number to so many digits; an estimate as itself and the ends of its interval; a count as a text."""
+    """Return a number to so many digits; an estimate as itself and the ends of its interval; a count as a text."""
     from posym_core.metrics._stats import Estimate
 
     if isinstance(value, Estimate):
@@ -180,7 +179,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_lock(root: Path) -> dict[str, Any]:
-    """The accepted lock; nothing where there is none."""
+    """Return the accepted lock; nothing where there is none."""
     return read(root / LOCK)
 
 
@@ -216,7 +215,7 @@ def accept(root: Path, measured: Callable[..., Any]) -> dict[str, str]:
 
 
 def stored(folder: Path | None = None) -> Callable[..., Any]:
-    """What is measured of claims on stored results, each once."""
+    """Return what measures claims on stored results, each once."""
     from posym_companion.ledger import rows
 
     return cache(partial(rows._measured, folder))

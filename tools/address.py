@@ -16,7 +16,6 @@ import nbformat
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACEHOLDER = "https://github.com/OWNER/posym"
 ADDRESS = re.compile(r"https://[\w.-]+/[\w.-]+/[\w.-]+")
 NAMED_IN = (
     *("_config.yml", "pyproject.toml", "CITATION.cff", "README.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
@@ -36,24 +35,19 @@ if "google.colab" in sys.modules:
 
 
 def repository_address(root: Path = ROOT) -> str:
-    """The project's public address."""
+    """Return the project's public address."""
     return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 
 
-def setup_cell(address: str, folder: str) -> str:
-    """The text of the cell for a repository at ``address`` and a chapter in ``folder`` of it."""
-    return TEMPLATE.format(address=address, folder=folder)
-
-
 def is_setup_cell(source: str) -> bool:
-    """Whether a cell is a set-up cell, of this or another address."""
+    """Return whether a cell is a set-up cell, of this or another address."""
     return source.splitlines()[:1] == TEMPLATE.splitlines()[:1]
 
 
 def write_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str) -> bool:
     """Make the set-up cell, hidden from the page, the first code cell; return whether it was not."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    source = setup_cell(address, folder)
+    source = TEMPLATE.format(address=address, folder=folder)
     if code and code[0].source == source and code[0].metadata.get("tags") == TAGS:
         return False
     if not (code and is_setup_cell(code[0].source)):
@@ -63,14 +57,15 @@ def write_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str)
     return True
 
 
-def set_address(address: str, root: Path = ROOT) -> list[Path]:
-    """Name another address in all files that name the present one, and return these.
+def read_address(text: str) -> str:
+    """Return the address of a repository as the command line has it, without a slash at its end."""
+    if not ADDRESS.fullmatch(address := text.removesuffix("/")):
+        raise argparse.ArgumentTypeError(f"an address reads https://host/owner/name; got {text!r}")
+    return address
 
-    Raises:
-        ValueError: if it is no address of a repository.
-    """
-    if not ADDRESS.fullmatch(address):
-        raise ValueError(f"an address reads https://host/owner/name; got {address!r}")
+
+def set_address(address: str, root: Path) -> list[Path]:
+    """Name another address in all files that name the present one, and return these."""
     present, changed = repository_address(root), []
     for path in (*(root / name for name in NAMED_IN), *sorted((root / "book").rglob("*.ipynb"))):
         if present in (text := path.read_text(encoding="utf-8")):
@@ -80,7 +75,7 @@ def set_address(address: str, root: Path = ROOT) -> list[Path]:
 
 
 def differing(root: Path = ROOT, *, write: bool) -> list[Path]:
-    """The chapters whose first cell is not the set-up cell of the present address; they are corrected if wanted."""
+    """Return the chapters whose first code cell is not the set-up cell of the present address, corrected if wanted."""
     address, wrong = repository_address(root), []
     for path in sorted((root / "book").rglob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
@@ -95,12 +90,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Command line: check, correct or set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="correct the first cells of chapters")
-    parser.add_argument("--set", metavar="URL", help="change the address everywhere")
+    parser.add_argument("--set", metavar="URL", type=read_address, help="change the address everywhere")
     chosen = parser.parse_args(arguments)
-    try:
-        changed = set_address(chosen.set.removesuffix("/"), root) if chosen.set else []
-    except ValueError as error:
-        parser.error(str(error))
+    changed = set_address(chosen.set, root) if chosen.set else []
     wrong = differing(root, write=chosen.write)
     for path in changed + wrong:
         print(f"{'differs in' if path in wrong and not chosen.write else 'written to'} {path.relative_to(root)}")

@@ -21,26 +21,18 @@ from typing import Any
 import nbformat
 from execute import ENVIRONMENT, execute_changed, executed
 from finish_site import finish
-from reads import IGNORED, PACKAGES, ROOT, WATCHED
+from reads import EVERYWHERE, IGNORED, PACKAGES, ROOT, WATCHED
 from words import pages
 
 # What all pages depend on besides their sources; Sphinx knows which pages quote which docstrings.
-PAGE_INPUTS = (
-    "requirements.txt",
-    "requirements-bare.txt",
-    "_config.yml",
-    "_toc.yml",
-    "tools",
-    "book/_static",
-    "book/references.bib",
-)
+PAGE_INPUTS = (*EVERYWHERE, "_config.yml", "_toc.yml", "tools", "book/_static", "book/references.bib")
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
 SITE_INPUTS = (*PAGE_INPUTS, *WATCHED, "CITATION.cff")
 TITLE = re.compile(r'^ *"?# .*$', re.MULTILINE)
 
 
 def tree_key(root: Path, names: Iterable[str]) -> str:
-    """A short hash over the names and the contents of all files below ``names``; absent ones count as empty."""
+    """Return a short hash over the names and the contents of all files below ``names``; absent ones count as empty."""
     key = hashlib.sha256()
     for name in names:
         path = root / name
@@ -53,7 +45,7 @@ def tree_key(root: Path, names: Iterable[str]) -> str:
 
 
 def pages_key(root: Path) -> str:
-    """A short hash over what all pages depend on: settings, titles in the table of contents, names of modules."""
+    """Return a short hash over what all pages depend on: settings, titles of pages, and names of modules."""
     titles = [title for path in pages(root).values() for title in TITLE.findall(path.read_text(encoding="utf-8"))[:1]]
     modules = sorted(str(path.relative_to(root)) for name in PACKAGES for path in (root / name).rglob("*.py"))
     parts = [tree_key(root, PAGE_INPUTS), *titles, *modules]
@@ -61,18 +53,18 @@ def pages_key(root: Path) -> str:
 
 
 def chapters(root: Path) -> list[Path]:
-    """The chapters of the table of contents that are executed."""
+    """Return the chapters of the table of contents, which are executed."""
     return [path for path in pages(root).values() if path.suffix == ".ipynb"]
 
 
 def site_is_current(root: Path) -> bool:
-    """Whether ``_build/html`` was made from the files as they are now."""
+    """Return whether ``_build/html`` was made from the files as they are now."""
     site, stamp = root / "_build" / "html", root / "_build" / "html.key"
     return site.is_dir() and stamp.exists() and stamp.read_text() == tree_key(root, SITE_INPUTS)
 
 
 def with_outputs(chapter: Path, run: Path) -> Any:
-    """A chapter with the outputs of its last execution."""
+    """Return a chapter with the outputs of its last execution."""
     notebook, done = (nbformat.read(path, as_version=4) for path in (chapter, run))
     pairs = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, done))
     for cell, other in zip(*pairs, strict=True):

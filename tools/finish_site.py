@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -256,13 +255,12 @@ def pack_models(site: Path, results: Path) -> None:
 
 
 def few_colours(picture: Image.Image) -> Image.Image:
-    """Give a picture a palette of its own colours: the most frequent, which areas have, and as many of the others, which
-    edges and shades have. Every colour, however transparent, becomes the nearest of these.
-    """
+    """Give a picture a palette: every colour, however transparent, becomes the nearest of 256 of the picture's own."""
     pixels = np.asarray(picture.convert("RGBA")).view(np.uint32)[..., 0]
     packed, counts = np.unique(pixels, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     if len(order) > COLOURS:
+        # The most frequent colours, which areas have, and as many of the others, which edges and shades have.
         others = np.linspace(COLOURS // 2, len(order) - 1, COLOURS - COLOURS // 2).astype(int)
         order = np.append(order[: COLOURS // 2], order[others])
     colours = packed.view(np.uint8).reshape(-1, 4)

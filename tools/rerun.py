@@ -13,18 +13,16 @@ from typing import Any
 
 import nbformat
 from accept import TAG, expected_file, read_expected
-from address import is_setup_cell
 from build_book import chapters
 from execute import is_current, last_run, read
-from reads import ROOT
+from reads import ROOT, code_cells
 
 QUICK = 5  # seconds
 
 
 def with_expected(notebook: dict[str, Any], expected: dict[str, str]) -> dict[str, Any]:
-    """A chapter's code with what was accepted as the only outputs."""
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    cells = [cell for cell in cells if not is_setup_cell("".join(cell["source"]))]
+    """Return a chapter's code with what was accepted as the only outputs."""
+    cells = code_cells(notebook)
     for cell in cells:
         cell["metadata"] = {"tags": sorted({"raises-exception", TAG} & set(cell["metadata"].get("tags", [])))}
         if TAG in cell["metadata"]["tags"]:

@@ -13,7 +13,7 @@ import address
 import nbformat
 import pytest
 
-OWN = "https://github.com/owner/heads"
+OWN, PLACEHOLDER = "https://github.com/owner/heads", "https://github.com/OWNER/posym"
 # An address of this project: on GitHub under its name, or its pages.
 NAMED = re.compile(r"https://(?:github\.com/[\w{}-]+/posym\b|[\w{}-]+\.github\.io/posym\b)")
 
@@ -61,7 +61,7 @@ def test_set_up_cell_is_put_first_and_follows_the_address() -> None:
     for where in (OWN, "https://example.org/one/two"):
         assert address.write_setup_cell(notebook, where, "book")
         assert not address.write_setup_cell(notebook, where, "book")
-        assert notebook.cells[0].source == address.setup_cell(where, "book")
+        assert notebook.cells[0].source == address.TEMPLATE.format(address=where, folder="book")
         assert notebook.cells[0].metadata["tags"] == address.TAGS
     assert [cell.source for cell in notebook.cells[1:]] == ["import torch"]
 
@@ -93,11 +93,11 @@ def shell(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def run_cell(shell: Shell, address_: str, folder: str) -> None:
-    exec(address.setup_cell(address_, folder), {"get_ipython": lambda: shell})
+    exec(address.TEMPLATE.format(address=address_, folder=folder), {"get_ipython": lambda: shell})
 
 
 def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], shell: Shell) -> None:
-    run_cell(shell, address.PLACEHOLDER, "book")
+    run_cell(shell, PLACEHOLDER, "book")
     assert capfd.readouterr() == ("", "")
     assert shell.asked == []
 
@@ -116,7 +116,7 @@ def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s
 def test_set_up_cell_refuses_the_placeholder(monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
     monkeypatch.setitem(sys.modules, "google.colab", object())
     with pytest.raises(RuntimeError, match=r"OWNER/posym is a placeholder; set the repository's own with tools"):
-        run_cell(shell, address.PLACEHOLDER, "book")
+        run_cell(shell, PLACEHOLDER, "book")
     assert shell.asked == []
 
 
