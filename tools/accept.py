@@ -178,11 +178,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int) else str(value)
 
 
-def read_lock(root: Path) -> dict[str, Any]:
-    """Return the accepted lock; nothing where there is none."""
-    return read(root / LOCK)
-
-
 def write_lock(root: Path, lock: Mapping[str, Any]) -> None:
     """Write the lock, a line for each value."""
     write = partial(json.dumps, ensure_ascii=False, allow_nan=False)
@@ -209,7 +204,7 @@ def accept(root: Path, measured: Callable[..., Any]) -> dict[str, str]:
             write_expected(path, keep_accepted(before, found, text_differs))
         wrong = differences(before, found, text_differs)
         changed |= {f"{chapter.stem}, cell {name}": said for name, said in wrong.items()}
-    before, found = read_lock(root), locked(measured)
+    before, found = read(root / LOCK), locked(measured)
     write_lock(root, keep_accepted(before, found, value_differs))
     return changed | differences(before, found, value_differs)
 

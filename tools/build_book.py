@@ -129,15 +129,7 @@ def build(root: Path = ROOT) -> int:
                 shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def main() -> int:
-    """Command line: ``python tools/build_book.py``."""
-    status = build()
-    if status:
-        print("the book was not built: see above, where each warning is an error", file=sys.stderr)
-    else:
-        print("the site is in _build/html")
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if build():
+        sys.exit("the book was not built: see above, where each warning is an error")
+    print("the site is in _build/html")

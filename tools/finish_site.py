@@ -21,7 +21,7 @@ from fontTools.ttLib import TTFont
 from PIL import Image
 from safetensors.numpy import load_file
 from scipy.spatial import KDTree
-from set_formulas import mathjax_folder, set_formulas
+from set_formulas import MATHJAX, set_formulas
 from words import reading_path, words_in_sight
 
 from posym_companion.several_hops.hop_figure import list_parcels, write_parcels
@@ -73,7 +73,7 @@ COLOURS = 256
 
 
 def plain(markup: str) -> str:
-    """The text of a piece of a page on one line, with formulas almost as their author wrote them."""
+    """Return the text of a piece of a page on one line, with formulas almost as their author wrote them."""
     text = html.unescape(re.sub(r"<[^>]+>", "", markup))
     return re.sub(r"\s+", " ", re.sub(r"\\(?:[()\[\]]|mathrm|text\w*)|[{}]", "", text)).strip()
 
@@ -124,12 +124,7 @@ def mend_lists(page: str) -> str:
 
 
 def anchors(page: str) -> str:
-    """The page with an anchor at every cell that is tagged with a claim: ``shows-u25-7``, or ``live-u25-7``.
-
-    >>> anchors('<div class="cell tag_hide-input tag_shows-u25-7 docutils container">')
-    '<div class="cell tag_hide-input tag_shows-u25-7 docutils container"><span id="shows-u25-7"></span>'
-    """
-
+    """Return a page with an anchor at every cell that is tagged with a claim: ``shows-u25-7``, or ``live-u25-7``."""
     return CELL.sub(
         lambda cell: cell[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(cell["classes"])), page
     )
@@ -279,11 +274,7 @@ def pack_pictures(site: Path) -> None:
 
 
 def site_address(repository: str) -> str:
-    """Where the pages of a repository on GitHub stand.
-
-    >>> site_address("https://github.com/owner/heads")
-    'https://owner.github.io/heads/'
-    """
+    """Return where the pages of a repository on GitHub stand."""
     owner, name = repository.rstrip("/").split("/")[-2:]
     return f"https://{owner}.github.io/{name}/"
 
@@ -310,7 +301,7 @@ def finish(site: Path, root: Path) -> None:
     pack_models(site, root / "results")
     terms = list_terms(read_page(site, GLOSSARY), plain)
     edit_pages(site, lambda page, name: add_definitions(page, name, terms))
-    set_formulas(site, mathjax_folder())
+    set_formulas(site, MATHJAX)
     drop_rules(site)
     carry_style(site)
     pack_pictures(site)

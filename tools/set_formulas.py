@@ -24,6 +24,7 @@ PLACES = re.compile(
 FORMULA = re.compile(r"\\\((?P<inline>[^<]*?)\\\)|\\\[(?P<display>[^<]*?)\\\]", re.DOTALL)
 SETTINGS = re.compile(r"\s*<script>window\.MathJax = (?P<options>\{.*?\})</script>", re.DOTALL)
 SCRIPT = re.compile(r'\s*<script[^>]*src="(?P<up>[^"]*)_static/mathjax/startup\.js[^>]*></script>')
+MATHJAX = Path(str(importlib.resources.files("sphinx-mathjax-offline"))) / "static" / "mathjax"
 FONTS = Path("output") / "chtml" / "fonts" / "woff-v2"
 # The letters of a formula are as high as those of the text; a browser's own measure would need the script.
 STYLES = """mjx-container[jax="CHTML"] { font-size: 117%; }
@@ -32,13 +33,8 @@ STYLES = """mjx-container[jax="CHTML"] { font-size: 117%; }
 Formula = tuple[str, bool]
 
 
-def mathjax_folder() -> Path:
-    """Where the installed MathJax files are."""
-    return Path(str(importlib.resources.files("sphinx-mathjax-offline"))) / "static" / "mathjax"
-
-
 def formulas(page: str) -> list[Formula]:
-    """The source of each formula of a page, and whether it stands on a line of its own."""
+    """Return the source of each formula of a page, and whether it stands on a line of its own."""
     return [_formula(found) for place in PLACES.finditer(page) for found in FORMULA.finditer(place[0])]
 
 

@@ -137,7 +137,7 @@ def test_the_lock_is_written_as_it_is_read_a_line_for_each_value(tmp_path: Path)
     (tmp_path / "tests").mkdir()
     lock = {"T-1 | γ": [0.1, 0.05, "nan"], "T-1 | verdict": "partly", "T-1 | fails in": []}
     accept.write_lock(tmp_path, lock)
-    assert accept.read_lock(tmp_path) == lock
+    assert read(tmp_path / accept.LOCK) == lock
     assert len((tmp_path / accept.LOCK).read_text(encoding="utf-8").splitlines()) == len(lock) + 2
 
 
@@ -178,7 +178,7 @@ def test_what_is_accepted_is_said_and_rounding_is_left_as_it_was(book: Any) -> N
         "T-1 | share": "0.441234 was accepted, 0.48 is found",
     }
     assert page.read_text() == "<!-- cell share -->\nshare 0.48\n"
-    assert accept.read_lock(root) == {"T-1 | share": 0.48}
+    assert read(root / accept.LOCK) == {"T-1 | share": 0.48}
 
 
 def test_what_was_accepted_of_a_chapter_that_is_gone_goes(book: Any) -> None:

@@ -43,7 +43,7 @@ def inline(source: str) -> str:
 def test_formulas_stand_in_the_page_before_any_script_runs(tmp_path: Path) -> None:
     page = write_page(tmp_path, f"{inline('a &lt; b')}<code>\\(c\\)</code>")
     other = write_page(tmp_path, "<p>Words.</p>", "book/words.html")
-    set_formulas.set_formulas(tmp_path, set_formulas.mathjax_folder())
+    set_formulas.set_formulas(tmp_path, set_formulas.MATHJAX)
     text = page.read_text(encoding="utf-8")
     assert "<mjx-container" in text
     assert "startup.js" not in text
@@ -70,14 +70,14 @@ def test_every_place_and_kind_of_formula_is_found() -> None:
 def test_a_formula_that_cannot_be_read_stops_the_build(tmp_path: Path) -> None:
     write_page(tmp_path, inline("a") + inline("\\frac{1"))
     with pytest.raises(ValueError, match=r"MathJax cannot read 1 formulas; correct them: \\frac\{1"):
-        set_formulas.set_formulas(tmp_path, set_formulas.mathjax_folder())
+        set_formulas.set_formulas(tmp_path, set_formulas.MATHJAX)
 
 
 def test_formulas_without_settings_stop_the_build(tmp_path: Path) -> None:
     page = write_page(tmp_path, inline("a"))
     page.write_text(page.read_text(encoding="utf-8").replace(SETTINGS, ""), encoding="utf-8")
     with pytest.raises(ValueError, match="no settings of MathJax; keep mathjax3_config"):
-        set_formulas.set_formulas(tmp_path, set_formulas.mathjax_folder())
+        set_formulas.set_formulas(tmp_path, set_formulas.MATHJAX)
 
 
 def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import accept
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from execute import read
 
 from posym_companion import results
 from posym_companion.claims import read_entries
@@ -28,13 +29,13 @@ def stored_rows(measured):
 
 
 def test_the_ledger_says_what_was_accepted(measured, root):
-    wrong = accept.differences(accept.read_lock(root), accept.locked(measured), accept.value_differs)
+    wrong = accept.differences(read(root / accept.LOCK), accept.locked(measured), accept.value_differs)
     said = "\n".join(f"{name}: {difference}" for name, difference in wrong.items())
     assert not wrong, f"if this is meant, run `make accept` and say why in the commit:\n{said}"
 
 
 def test_the_lock_holds_every_verdict_and_every_number_that_a_rule_looks_at(stored_rows, root):
-    lock = accept.read_lock(root)
+    lock = read(root / accept.LOCK)
     assert {name.partition(" | ")[0] for name in lock} == set(read_entries())
     for row in stored_rows:
         cases = [(row.id, row), *((f"{row.id} | {one.remedy}", one) for one in row.remedied)]
