@@ -39,6 +39,7 @@ def name_setting(setting: HeadAddresses) -> str:
 def heads_hand_on_addresses(look: Look) -> Iterator[Yielded]:
     """A-1: what later heads and the answer follow of what name-finding heads hand on."""
     right: list[float] = []
+    by_order: list[float] = []
     means: dict[str, list[float]] = {}
     for setting in full_size():
         result, where = look.load(setting), name_setting(setting)
@@ -47,6 +48,7 @@ def heads_hand_on_addresses(look: Look) -> Iterator[Yielded]:
         odds = {source: get_odds(result, source) for source in SOURCES}
         for source in SOURCES:
             yield f"log-odds moved by {source}", where, mean_interval(odds[source], over="squares")
+        by_order.append(odds["shuffled"].mean())
         if plain is not None:
             share = divide_sums(odds["address"], odds["both"], draws=DRAWS)
             means.setdefault(f"address share of the answer, {setting.model}", []).append(share.value)
@@ -67,20 +69,19 @@ def heads_hand_on_addresses(look: Look) -> Iterator[Yielded]:
                 yield f"moved by {source}", reader, moved
                 if source == "shuffled":
                     yield "most that a shuffled source moves", reader, max(abs(moved.low), abs(moved.high))
-            if language:
-                kind = f"{'taught' if taught else 'untaught'} {setting.model}"
-                means.setdefault(f"moved by address, {kind}", []).append(moves["address"].mean())
+            kind = f"{'taught' if taught else 'untaught'} {setting.model}"
+            for site in SITES:
+                moved_there = get_moves(result, "address", number, site).mean()
+                means.setdefault(f"moved by address, {site}, {kind}", []).append(moved_there)
+            ahead = -result["before"][:, number].astype(float).mean()
+            means.setdefault(f"asked place ahead before, {kind}", []).append(ahead)
             if taught:
                 share = divide_sums(moves["address"], moves["both"], draws=DRAWS)
                 less = moves["address"] - get_moves(result, "address", number, "other heads")
                 yield "address share", reader, share
                 yield "moved by address less by other heads'", reader, mean_interval(less, over="squares")
             if plain is not None:
-                ceiling = get_moves(result, "both", number, "residual stream").mean()
                 means.setdefault(f"address share, {setting.model}", []).append(share.value)
-                means.setdefault(f"part of what the residual stream moves, {setting.model}", []).append(
-                    moves["both"].mean() / ceiling
-                )
                 less = moves["address"] - get_moves(plain, "address", number)
                 yield "moved by address less in the untaught model", reader, mean_interval(less, over="squares")
         if taught:
@@ -89,5 +90,8 @@ def heads_hand_on_addresses(look: Look) -> Iterator[Yielded]:
     yield "share of questions answered right, least of all taught models, runs and wordings", "", min(right)
     look.note = (
         "Moves are of the logarithm of attention, in nats, and means over a square's eight questions; intervals are "
-        "over squares. Runs of teaching have the same first weights and other lessons."
+        "over squares. Runs of teaching have the same first weights and other lessons, and are asked about the same "
+        "squares. The share does not grow with teaching: of the little that moves later heads in the untaught SmolLM2 "
+        "most is the address. The control is of attention; other facts' order moves the answer's log-odds by "
+        f"{max(map(abs, by_order)):.2f} at most."
     )
