@@ -16,7 +16,7 @@ import nbformat
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-ADDRESS = re.compile(r"https://[\w.-]+/[\w.-]+/[\w.-]+")
+ADDRESS = re.compile(r"https://[\w.-]+/[\w.-]+/[\w.-]+/?")
 NAMED_IN = (
     *("_config.yml", "pyproject.toml", "CITATION.cff", "README.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
     ".github/ISSUE_TEMPLATE/config.yml",
@@ -57,13 +57,6 @@ def write_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str)
     return True
 
 
-def read_address(text: str) -> str:
-    """Return the address of a repository as the command line has it, without a slash at its end."""
-    if not ADDRESS.fullmatch(address := text.removesuffix("/")):
-        raise argparse.ArgumentTypeError(f"an address reads https://host/owner/name; got {text!r}")
-    return address
-
-
 def set_address(address: str, root: Path) -> list[Path]:
     """Name another address in all files that name the present one, and return these."""
     present, changed = repository_address(root), []
@@ -90,9 +83,11 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Command line: check, correct or set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="correct the first cells of chapters")
-    parser.add_argument("--set", metavar="URL", type=read_address, help="change the address everywhere")
+    parser.add_argument("--set", metavar="URL", help="change the address everywhere")
     chosen = parser.parse_args(arguments)
-    changed = set_address(chosen.set, root) if chosen.set else []
+    if chosen.set and not ADDRESS.fullmatch(chosen.set):
+        parser.error(f"an address reads https://host/owner/name; got {chosen.set!r}")
+    changed = set_address(chosen.set.removesuffix("/"), root) if chosen.set else []
     wrong = differing(root, write=chosen.write)
     for path in changed + wrong:
         print(f"{'differs in' if path in wrong and not chosen.write else 'written to'} {path.relative_to(root)}")

@@ -31,12 +31,10 @@ class Count(NamedTuple):
 
     Attributes:
         words: in sight, those that cells print included.
-        printed: by cells.
         tabled: words and numbers in tables in sight, which are not among ``words``.
     """
 
     words: int
-    printed: int
     tabled: int
 
     @property
@@ -49,18 +47,14 @@ def words_in_sight(page: str) -> Count:
     """Count the words of a built page."""
     article = BeautifulSoup(page, "html.parser").select_one("article")
     if article is None:
-        return Count(0, 0, 0)
-    _remove(article, FOLDED)
-    tabled = sum(_length(cell) for cell in article.select("td, th"))
-    _remove(article, NO_PROSE)
-    blocks = [block for block in article.find_all(BLOCKS) if block.find_parent(BLOCKS) is None]
-    printed = sum(_length(block) for block in blocks if block.find_parent(class_="cell_output"))
-    return Count(sum(map(_length, blocks)), printed, tabled)
-
-
-def _remove(article: Tag, selector: str) -> None:
-    for part in article.select(selector):
+        return Count(0, 0)
+    for part in article.select(FOLDED):
         part.decompose()
+    tabled = sum(_length(cell) for cell in article.select("td, th"))
+    for part in article.select(NO_PROSE):
+        part.decompose()
+    blocks = [block for block in article.find_all(BLOCKS) if block.find_parent(BLOCKS) is None]
+    return Count(sum(map(_length, blocks)), tabled)
 
 
 def _length(block: Tag) -> int:
@@ -81,4 +75,4 @@ def reading_path(root: Path) -> dict[str, Path]:
 if __name__ == "__main__":
     for name in pages(ROOT):
         count = words_in_sight((ROOT / "_build" / "html" / f"{name}.html").read_text(encoding="utf-8"))
-        print(f"{count.words:7,} words ({count.printed:6,} printed by cells) {count.minutes:4} min  {name}")
+        print(f"{count.words:7,} words {count.minutes:4} min  {name}")
