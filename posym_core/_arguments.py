@@ -6,7 +6,10 @@ Each failure names the rule, the value and the way out.
 from __future__ import annotations
 
 import operator
+import re
+import sys
 from pathlib import Path
+from types import FrameType
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 # Settings of a profile that :func:`check_profile` takes.
@@ -16,16 +19,33 @@ CHECKED = (
 )
 
 
+def name_caller() -> str:
+    """Return ``"swap_scores: "`` if that is the public function or class that was called from outside these packages.
+
+    Checks that many functions share begin their errors with it; it is empty where none was called, as by a command.
+    """
+    frame: FrameType | None = sys._getframe()
+    name = ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        parts = [part for part in frame.f_code.co_qualname.split(".") if not re.fullmatch("__.*__", part)]
+        public = parts and not any(part.startswith(("_", "<")) for part in parts)
+        if public and module.startswith("posym_") and not module.endswith(("._arguments", "._checks", "__main__")):
+            name = f"{'.'.join(parts)}: "
+        frame = frame.f_back
+    return name
+
+
 def require_positive(name: str, value: float) -> None:
     """Refuse what is not a number above 0."""
     if not value > 0:
-        raise ValueError(f"{name} must be above 0; got {value}")
+        raise ValueError(f"{name_caller()}{name} must be above 0; got {value}")
 
 
 def require_floor(name: str, value: float) -> None:
     """Refuse what is not 0 or a positive finite number."""
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} must be 0 or a positive finite number; got {value}")
+        raise ValueError(f"{name_caller()}{name} must be 0 or a positive finite number; got {value}")
 
 
 def require_count(name: str, value: int, least: int, reason: str = "") -> int:
@@ -36,7 +56,7 @@ def require_count(name: str, value: int, least: int, reason: str = "") -> int:
         number = None
     if number is None or number < least:
         because = f" ({reason})" if reason else ""
-        raise ValueError(f"{name} must be a whole number of at least {least}{because}; got {value!r}")
+        raise ValueError(f"{name_caller()}{name} must be a whole number of at least {least}{because}; got {value!r}")
     return number
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from posym_core._arguments import name_caller
 from posym_core._arguments import require_count as require_count
 from posym_core._arguments import require_counts as require_counts
 from posym_core._arguments import require_floor as require_floor
@@ -122,7 +123,7 @@ _OPEN: ContextVar[Checks | None] = ContextVar("the outermost block of this threa
 
 def _make_error(refusal: Refusal) -> Exception:
     made = refusal if isinstance(refusal, str) else refusal()
-    return ValueError(made) if isinstance(made, str) else made
+    return ValueError(name_caller() + made) if isinstance(made, str) else made
 
 
 def _describe_not_finite(name: str, bad: Tensor, size: int) -> str:
@@ -144,9 +145,9 @@ def require_finite(name: str, x: Tensor) -> None:
 def require_floating(name: str, x: Tensor) -> None:
     """Refuse what is not a float32 or float64 tensor."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch tensor; got {type(x).__name__}. Use torch.as_tensor")
+        raise TypeError(f"{name_caller()}{name} must be a torch tensor; got {type(x).__name__}. Use torch.as_tensor")
     if x.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} must be float32 or float64; got {x.dtype}. Convert with {name}.float()")
+        raise TypeError(f"{name_caller()}{name} must be float32 or float64; got {x.dtype}. Convert with {name}.float()")
 
 
 def require_same_kind(query: Tensor, keys: Tensor) -> None:
@@ -155,8 +156,8 @@ def require_same_kind(query: Tensor, keys: Tensor) -> None:
     require_floating("keys", keys)
     if query.dtype != keys.dtype or query.device != keys.device:
         raise ValueError(
-            f"query and keys must share dtype and device; got {query.dtype} on {query.device} and {keys.dtype} on "
-            f"{keys.device}. Move one with .to(other)"
+            f"{name_caller()}query and keys must share dtype and device; got {query.dtype} on {query.device} and "
+            f"{keys.dtype} on {keys.device}. Move one with .to(other)"
         )
 
 
@@ -184,8 +185,8 @@ def require_evaluation(model: nn.Module) -> None:
     if training is not None:
         part = f" ({training})" if training else ""
         raise ValueError(
-            f"{type(model).__name__}{part} is in training mode, where dropout alters attention and answers; call "
-            "model.eval()"
+            f"{name_caller()}{type(model).__name__}{part} is in training mode, where dropout alters attention and "
+            "answers; call model.eval()"
         )
 
 
@@ -214,7 +215,9 @@ def convert_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     x = convert_array(x, None)
     wrong = (x != 0) & (x != 1)
     if wrong.any():
-        raise ValueError(f"{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither")
+        raise ValueError(
+            f"{name_caller()}{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither"
+        )
     return x.astype(bool)
 
 
@@ -222,7 +225,8 @@ def require_no_infinity(name: str, x: np.ndarray) -> None:
     """Refuse infinity, but not NaN, which says that a number is undefined."""
     if np.isinf(x).any():
         raise ValueError(
-            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
+            f"{name_caller()}{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are "
+            "infinite"
         )
 
 
@@ -230,6 +234,8 @@ def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     """Return scores of heads as an array, if they are ``[prompt, layer, head]`` with one of each and none infinite."""
     x = convert_array(x)
     if x.ndim != 3 or 0 in x.shape:
-        raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
+        raise ValueError(
+            f"{name_caller()}{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}"
+        )
     require_no_infinity(name, x)
     return x

@@ -56,7 +56,7 @@ def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
     (QUERY * 1e20, KEYS * 1e20, 1.0, "logits"),
 ])  # fmt: skip
 def test_heads_whose_logits_would_overflow(query, keys, scale, what):
-    message = rf"^{what} may reach .*, but torch.float32 holds .* pass smaller numbers, or float64"
+    message = rf"^\w+(\.\w+)?: {what} may reach .*, but torch.float32 holds .* pass smaller numbers, or float64"
     with pytest.raises(ValueError, match=message):
         cross_logits(query, keys, ONE, scale=scale)
     with pytest.raises(ValueError, match=message):
@@ -75,7 +75,7 @@ def test_encodings_refuse_what_is_no_number_or_too_large(name):
         encoding.logits(x * math.nan, x, **content)
     with pytest.raises(ValueError, match="key must be finite"):
         encoding.logits(x, x * math.inf, **content)
-    with pytest.raises(ValueError, match=r"^logits may reach .* pass smaller numbers, or float64"):
+    with pytest.raises(ValueError, match=r"^[\w.]+: logits may reach .* pass smaller numbers, or float64"):
         encoding.logits(x * 1e20, x * 1e20, **content)
     with pytest.raises(
         ValueError, match=r"positions must lie within 2\*\*53, where float64 counts exactly; got 1.0e\+17"
@@ -117,7 +117,7 @@ def test_one_part_in_training_mode_is_refused_whoever_asks(make, ask):
     model, part = make()
     model.eval().get_submodule(part).train()
     assert not model.training
-    message = rf"^\w+ \({part}\) is in training mode, where dropout alters attention and answers; call model.eval\(\)$"
+    message = rf"^\w+: \w+ \({part}\) is in training mode, where dropout alters attention and answers; call model.eval\(\)$"
     with pytest.raises(ValueError, match=message):
         ask(model)
 
@@ -128,3 +128,10 @@ def test_what_would_overflow_in_float32_is_held_by_float64():
     small = frequency_shares(QUERY.double() * 1e-200, KEYS.double(), ONE)
     large = frequency_shares(QUERY.double(), KEYS.double(), ONE)
     torch.testing.assert_close(small.symbolic_share, large.symbolic_share)
+
+
+test_the_public_function_that_was_called_is_named = refuse_each(
+    (lambda: swap_scores(ONE, KEYS.int(), ONE), "^swap_scores: query must|^swap_scores: keys must", TypeError),
+    (lambda: LayerShape(heads=0, dim=2), "^LayerShape: heads must be a whole number"),
+    (lambda: require_finite("x", LARGE * math.inf), "^x must be finite"),
+)
