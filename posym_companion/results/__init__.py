@@ -9,13 +9,14 @@ when it is whole.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -224,11 +225,18 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
             raise MissingResultError(
                 f"result {name!r} is not there: {file.name} is missing in {file.parent.name}; {REMEDY}"
             )
+    result = _read_result(name, place, *(file.stat().st_mtime_ns for file in (description_file, array_file)))
+    return replace(result, arrays={key: array.copy() for key, array in result.arrays.items()})
+
+
+@functools.lru_cache(maxsize=1000)  # of which all that is stored takes some sixty megabytes
+def _read_result(name: str, place: Path, *_: int) -> Result:
+    """Read a result once, as long as its files, whose times of change are named, stay as they are."""
     with _remedied():
-        description = unseal(description_file, format=FORMAT)
+        description = unseal(place.with_name(f"{place.name}.json"), format=FORMAT)
         provenance, settings = description["provenance"], description["settings"]
-        require_whole(place.parent, {array_file.name: {"sha256": provenance["checksum"]}})
-    with np.load(array_file, allow_pickle=False) as stored:
+        require_whole(place.parent, {f"{place.name}.npz": {"sha256": provenance["checksum"]}})
+    with np.load(place.with_name(f"{place.name}.npz"), allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     dims = {key: each["dims"] for key, each in description["arrays"].items()}
     return Result(name=name, arrays=arrays, dims=dims, settings=settings, provenance=provenance)
