@@ -137,7 +137,7 @@ def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
         return np.array(estimates).reshape(*x.shape[3:-1], 3)
 
     def spearman(x: Tensor, y: Tensor) -> list[float]:
-        return _three(correlate_heads(x, y, draws=DRAWS).spearman)
+        return _three(correlate_heads(x, y, draws=DRAWS, by_rank=True))
 
     def below(x: Tensor) -> np.ndarray:
         return (x.sum(-1) < 1 - 1e-6).double().mean((0, 1, 2)).numpy()
@@ -145,10 +145,10 @@ def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
     kinds = orders.unflatten(-1, (2, 2))
     return {
         "grid": grid.mean(0).movedim((0, 1), (-2, -1)).numpy(),
-        "grid_r": rows(grid, lambda x, y: _three(correlate_heads(x, y, draws=DRAWS).pearson)),
+        "grid_r": rows(grid, lambda x, y: _three(correlate_heads(x, y, draws=DRAWS))),
         "grid_below": below(grid),
         "cut": cut.mean(0).movedim((0, 1), (-2, -1)).numpy(),
-        "cut_r": rows(cut, lambda x, y: _three(correlate_heads(x, y, draws=DRAWS).pearson)),
+        "cut_r": rows(cut, lambda x, y: _three(correlate_heads(x, y, draws=DRAWS))),
         "orders": orders.mean(0).movedim((0, 1), (-2, -1)).numpy(),
         "orders_below": below(kinds),
         "orders_rho": np.array(

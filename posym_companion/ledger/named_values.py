@@ -108,7 +108,7 @@ def one_plane_accuracy(folder: Path | None, *, task: str, angle: float) -> Found
 def random_weights(folder: Path | None) -> Found:
     """Pearson's r of the two scores over the heads of Gemma with random weights: the least and the largest."""
     each = [
-        correlate_heads(result["positional"][0], result["symbolic"][0], draws=2).pearson.value
+        correlate_heads(result["positional"][0], result["symbolic"][0], draws=2).value
         for wording, facts in KINDS
         for result in random_weight_results(wording, facts, folder)
     ]

@@ -38,7 +38,6 @@ from posym_core.metrics._rope import Pairing, rope_angles, rotate, rotate_unchec
 from posym_core.metrics._score_geometry import classify_purity, score_exchange, score_pair, simulate_random_swaps
 from posym_core.metrics._stats import (
     DRAWS,
-    Correlation,
     Estimate,
     Estimates,
     Resample,
@@ -68,7 +67,6 @@ __all__ = [
     "TRENDS",
     "BlockLayout",
     "BlockTable",
-    "Correlation",
     "Estimate",
     "Estimates",
     "Exclusion",

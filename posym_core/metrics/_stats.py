@@ -47,22 +47,20 @@ class Estimates:
     method: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Correlation:
-    """Pearson and Spearman correlation over heads: estimates, and p-values that treat heads as independent."""
-
-    pearson: Estimate
-    pearson_p: float
-    spearman: Estimate
-    spearman_p: float
-
-
 def correlate_heads(
-    first: torch.Tensor | np.ndarray, second: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0
-) -> Correlation:
+    first: torch.Tensor | np.ndarray,
+    second: torch.Tensor | np.ndarray,
+    *,
+    by_rank: bool = False,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Estimate:
     """Correlate two scores ``[prompt, layer, head]`` over heads, each first averaged over prompts.
 
     A prompt on which a head has no score (NaN) does not count for that head.
+
+    Args:
+        by_rank: Spearman's correlation in place of Pearson's.
     """
     from scipy import stats
 
@@ -78,17 +76,11 @@ def correlate_heads(
                 f"a correlation needs scores of every head, not all the same; {int(np.isfinite(heads).sum())} of "
                 f"{heads.size} heads have one. Leave out the others"
             )
-    pearson, pearson_p = map(float, tuple(stats.pearsonr(heads_x, heads_y)))
-    spearman, spearman_p = map(float, tuple(stats.spearmanr(heads_x, heads_y)))
+    value = float((stats.spearmanr if by_rank else stats.pearsonr)(heads_x, heads_y)[0])  # pyright: ignore
     sample = ResampledHeads(x.shape, draws=draws, seed=seed)
-    many_x, many_y = (sample.of(scores).reshape(draws, -1) for scores in (x, y))
-    return Correlation(
-        pearson=sample.estimate(pearson, correlate_rows(many_x, many_y)),
-        pearson_p=pearson_p,
-        spearman=sample.estimate(
-            spearman, correlate_rows(stats.rankdata(many_x, axis=1), stats.rankdata(many_y, axis=1))
-        ),
-        spearman_p=spearman_p,
+    drawn = [sample.of(scores).reshape(draws, -1) for scores in (x, y)]
+    return sample.estimate(
+        value, correlate_rows(*(stats.rankdata(heads, axis=1) if by_rank else heads for heads in drawn))
     )
 
 

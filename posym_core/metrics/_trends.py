@@ -84,10 +84,10 @@ def measure_head_trends(
     }
     slow = slow_energy(mean, angles, tokens)
     return HeadTrends(
-        correlation=_defined(lambda: correlate_heads(positional, symbolic, draws=draws).pearson),
+        correlation=_defined(lambda: correlate_heads(positional, symbolic, draws=draws)),
         frequency_law=_defined(
-            lambda: (
-                correlate_heads(*measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
+            lambda: correlate_heads(
+                *measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws, by_rank=True
             )
         ),
         slow_energy=_defined(lambda: _mean_of_heads(slow, draws)),

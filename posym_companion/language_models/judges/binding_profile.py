@@ -26,7 +26,7 @@ from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import MissingResultError, Result, list_results, load_result
 from posym_companion.verdicts import Number, Remedy, count_cases
 from posym_core.metrics import (
-    Correlation,
+    Estimate,
     LayerContrast,
     contrast_layers,
     correlate_heads,
@@ -171,8 +171,8 @@ def early_positional_late_symbolic(look: Look) -> Iterator[Yielded]:
 # U25-3
 
 
-def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
-    """Correlation over heads of a profile's two scores, and Pearson's r of its null model, if it has one.
+def score_correlation(scores: Heads) -> tuple[Estimate, float | None]:
+    """Return Pearson's r over heads of a profile's two scores, and that of its null model, if it has one.
 
     Wherever the book quotes the correlation of a stored profile, it comes from here.
 
@@ -182,11 +182,11 @@ def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
     correlation = correlate_heads(scores["positional"], scores["symbolic"], draws=DRAWS)
     if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
         return correlation, None
-    return correlation, correlate_heads(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
+    return correlation, correlate_heads(scores["null_positional"], scores["null_symbolic"], draws=2).value
 
 
 def yield_correlations(
-    settings: Mapping[str, tuple[Correlation, float | None]], birth: Mapping[Kind, BesideRandomWeights]
+    settings: Mapping[str, tuple[Estimate, float | None]], birth: Mapping[Kind, BesideRandomWeights]
 ) -> Iterator[Yielded]:
     """Yield the claim of U25-3 in any settings: r, r less that of the null model, and less that of random weights.
 
@@ -195,8 +195,8 @@ def yield_correlations(
         birth: r beside random weights by kind of prompt.
     """
     for where, (correlation, null) in settings.items():
-        yield "Pearson r", where, correlation.pearson
-        less = None if null is None else shift_estimate(correlation.pearson, null)
+        yield "Pearson r", where, correlation
+        less = None if null is None else shift_estimate(correlation, null)
         yield "Pearson r less the null model's", where, less
     yield from compare_with_random_weights(birth, "Pearson r", below=True)
 
@@ -240,6 +240,6 @@ def across_families(look: Look) -> Iterator[Yielded]:
     look.record(*settings.values())
     look.measured_on = ", ".join(dict.fromkeys(where.split(",")[0] for where in settings))
     for where, result in settings.items():
-        yield "r", where, correlate_heads(result["positional"], result["symbolic"]).pearson
+        yield "r", where, correlate_heads(result["positional"], result["symbolic"])
         for score, name in SCORES.items():
             yield f"{score} early - late", where, contrast_layers(result[name]).difference

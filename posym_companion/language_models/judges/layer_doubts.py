@@ -132,4 +132,4 @@ def moved(one: np.ndarray, other: np.ndarray) -> Estimate:
 def kept_order(one: np.ndarray, other: np.ndarray) -> Estimate:
     """Rank correlation over heads of s_SYM - s_POS in two measurements ``[score, layer, head]``."""
     lean, again = (np.diff(x, axis=0) for x in (one, other))
-    return correlate_heads(lean, again, draws=RESAMPLES).spearman
+    return correlate_heads(lean, again, draws=RESAMPLES, by_rank=True)

@@ -100,7 +100,7 @@ Heads = Mapping[str, tuple[np.ndarray, np.ndarray]]
 def yield_frequency_use(settings: Heads, birth: Mapping[Kind, BesideRandomWeights]) -> Iterator[Yielded]:
     """Yield the claim of U25-9 in any settings, of behaviour and use as :func:`measure_behaviour_and_use` has them."""
     for where, heads in settings.items():
-        yield "rank correlation", where, correlate_heads(*heads, draws=500).spearman
+        yield "rank correlation", where, correlate_heads(*heads, draws=500, by_rank=True)
         yield "p by layers exchanged at random", where, measure_layer_p(*(x[0] for x in heads))
     yield from compare_with_random_weights(birth, "rank correlation")
 

@@ -151,7 +151,7 @@ def correlation_with_random_weights(
 
     def r(result: Result, draws: int) -> Estimate:
         scores = (result[name][place].astype(float) for name in ("positional", "symbolic"))
-        return correlate_heads(*scores, draws=draws).pearson
+        return correlate_heads(*scores, draws=draws)
 
     return measure_random_weights(r, weights, folder, remedy, model)
 
@@ -164,7 +164,7 @@ def frequency_law_with_random_weights(
     def rho(result: Result, draws: int) -> Estimate:
         positional, symbolic = (result[name][0].astype(float) for name in ("positional", "symbolic"))
         use = (result[name].astype(float) for name in ("energy", "angles"))
-        return correlate_heads(*measure_behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
+        return correlate_heads(*measure_behaviour_and_use(positional, symbolic, *use), draws=draws, by_rank=True)
 
     return measure_random_weights(rho, weights, folder, remedy, model)
 

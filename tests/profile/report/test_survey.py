@@ -74,7 +74,7 @@ def test_numbers_are_those_of_the_profiles(surveyed, models):
         (place,) = (folder / "profiles").glob(f"*{Path(row['model']).name}-*/{row['task']}")
         arrays = load_profile(place).arrays
         positional, symbolic = arrays["positional"].astype(float), arrays["symbolic"].astype(float)
-        assert row["correlation"]["value"] == correlate_heads(positional, symbolic, draws=50).pearson.value
+        assert row["correlation"]["value"] == correlate_heads(positional, symbolic, draws=50).value
         exact = stats.binomtest(int(arrays["correct"].sum()), len(arrays["correct"])).proportion_ci()
         assert [row["right"][end] for end in ("low", "high")] == pytest.approx([exact.low, exact.high])
         assert row["right"]["value"] == arrays["correct"].mean()
