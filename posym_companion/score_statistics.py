@@ -151,7 +151,7 @@ def compare_groups(
 def student_interval(
     values: torch.Tensor | np.ndarray, *, over: str = "values", least: float = -np.inf, most: float = np.inf
 ) -> Estimates:
-    """Means over the first dimension with Student's intervals, cut to the range ``least .. most`` of the quantity.
+    """Return means over the first dimension with Student's intervals, cut to the quantity's range ``least .. most``.
 
     Takes what :func:`student_margin` takes.
 

@@ -330,7 +330,7 @@ def _packed(name: str, array: np.ndarray, bits: int, power: float) -> dict[str, 
 
 
 def format_tau(tau: float) -> str:
-    """A temperature as readers write it.
+    """Return a temperature as readers write it.
 
     >>> format_tau(3e-4), format_tau(1e-5), format_tau(0.3), format_tau(1.0)
     ('3 × 10⁻⁴', '10⁻⁵', '0.3', '1')

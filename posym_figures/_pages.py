@@ -118,7 +118,7 @@ def _read_static(name: str | Path) -> str:
 
 
 def join_scripts(*names: str | Path) -> str:
-    """Scripts as one classic script, which sets no globals and ignores AMD loaders on the page.
+    """Return scripts as one classic script, which sets no globals and ignores AMD loaders on the page.
 
     What a script exports by default is known to those after it by the script's name.
     """
@@ -151,7 +151,7 @@ def render_page(
     styles: Sequence[str | Path],
     **fields: Any,
 ) -> str:
-    """The HTML of a figure, with ``data`` as JSON in it; ``too_much`` refuses data of more bytes than ``limit``.
+    """Return the HTML of a figure, with ``data`` as JSON in it; ``too_much`` refuses data of more bytes than ``limit``.
 
     Template, scripts and styles are named as :func:`_read_static` takes them.
     """
@@ -177,7 +177,7 @@ CAPTION = re.compile(r"<figcaption.*?</figcaption>", re.DOTALL)
 
 
 def write_plain_maths(text: str) -> str:
-    """A text with short formulas, for a page on which nothing sets them.
+    """Return a text with short formulas, for a page on which nothing sets them.
 
     >>> write_plain_maths(r"Where $\\theta n^2$ is \\(10^{-4}\\).")
     'Where θ n² is 10⁻⁴.'

@@ -83,7 +83,7 @@ def slider_figure(
     columns: int = 2,
     digits: int = 4,
 ) -> SliderFigure:
-    """Panels that follow sliders, as one self-contained piece of HTML, and as a widget where a kernel runs.
+    """Show panels that follow sliders, as one self-contained piece of HTML, and as a widget where a kernel runs.
 
     Args:
         panels: what is drawn, from left to right; on a narrow page they wrap. A list among them is a column of panels.

@@ -90,7 +90,7 @@ def say(*parts: object) -> None:
 
 
 def fold(summary: str, *parts: object) -> str:
-    """Paragraphs and tables behind one line, which a reader opens."""
+    """Return paragraphs and tables behind one line, which a reader opens."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *map(str, parts), "</details>"])
 
 
@@ -101,12 +101,12 @@ class HasSource(Protocol):
 
 
 def describe_sources(results: Iterable[HasSource]) -> str:
-    """Where results come from: a list, one item a result."""
+    """Return where results come from: a list, one item a result."""
     return "\n".join(f"- {result.describe()}" for result in results)
 
 
 def number(value: Estimate | Estimates | Mapping[str, Any] | float | str, form: str = ".2f") -> str:
-    """A number as text: an estimate, or what a row of the ledger holds of one, with its interval; others without.
+    """Return a number as text: an estimate, or what a row of the ledger holds of one, with its interval.
 
     Whole numbers and texts stay as they are. Of :class:`~posym_core.metrics.Estimates` there is one.
 
@@ -129,7 +129,7 @@ def _write(value: Any, form: str) -> str:
 
 
 def span(values: Any, form: str = ".2f") -> str:
-    """The least and the largest of some numbers, or one if they are written alike.
+    """Return the least and the largest of some numbers, or one if they are written alike.
 
     >>> span([3.0, 1.0, 2.0], ".0f")
     '1 to 3'

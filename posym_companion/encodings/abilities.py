@@ -86,7 +86,7 @@ class Ability:
 
 
 def ability_table(names: Collection[str] = ENCODINGS) -> tuple[Ability, ...]:
-    """Every encoding with every question, in that order; about a second."""
+    """Return every encoding with every question, in that order; about a second."""
     return tuple(ability(name, question) for name in names for question in QUESTIONS)
 
 

@@ -24,7 +24,7 @@ WAYS = ("none", "rope", "sinusoidal", "alibi")
 def descent_steps(
     gram: Float[Tensor, "n n"], target: Float[Tensor, " n"], *, remaining: float = 1e-4, most: int = 100_000
 ) -> int:
-    """Steps of gradient descent on least squares until so much of the loss remains, at the best constant rate.
+    """Count steps of gradient descent on least squares until so much of the loss remains, at the best constant rate.
 
     With features ``F`` and weights from 0, the residual after a step is ``(1 - rate * F F^T)`` times that before; the
     best rate is 2 over the sum of the largest and the smallest eigenvalue.
@@ -63,7 +63,7 @@ class HeadTraining:
 def train_head(
     way: str, *, seeds: int = 8, samples: int = 16, tokens: int = 12, dim: int = 16, steps: int = 200, seed: int = 0
 ) -> HeadTraining:
-    """Gradient descent on query and key maps of one head, from the last token, towards a random number per sequence.
+    """Fit query and key maps of one head, from the last token, to a random number per sequence by gradient descent.
 
     All ways see the same contents, with a direction in common, the same first maps and the same targets; only positions
     enter differently. Values are fixed numbers, so that all that is learned is where to look. The rate is 1 over the

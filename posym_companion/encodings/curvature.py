@@ -64,7 +64,7 @@ def hessian_product(
 def sharpness(
     loss: Float[Tensor, ""], parameters: Sequence[nn.Parameter], *, tolerance: float = 1e-3, seed: int = 0
 ) -> Sharpness:
-    """The largest eigenvalue of the Hessian of ``loss``: the algebraically largest, not the largest in size.
+    """Return the largest eigenvalue of the Hessian of ``loss``: the algebraically largest, not the largest in size.
 
     Args:
         loss: computed from ``parameters``, with every operation twice differentiable.

@@ -45,7 +45,7 @@ class Playground:
 
 
 def playground(name: str, spread: float) -> Playground:
-    """What a head with an encoding can be made to do; some hundredths of a second.
+    """Return what a head with an encoding can be made to do; some hundredths of a second.
 
     Args:
         name: an encoding of the registry.

@@ -47,7 +47,7 @@ class Majorisation:
 
 
 def eigenvalues(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n"]:
-    """Eigenvalues of Hermitian matrices, largest first.
+    """Return eigenvalues of Hermitian matrices, largest first.
 
     >>> eigenvalues(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).tolist()
     [3.0, 1.0]
@@ -56,14 +56,14 @@ def eigenvalues(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch 
 
 
 def singular_values(matrix: Inexact[Tensor, "*batch m n"]) -> Float[Tensor, "*batch k"]:
-    """Singular values, largest first, for matrices that are not Hermitian, such as query-key logits."""
+    """Return singular values, largest first, for matrices that are not Hermitian, such as query-key logits."""
     return torch.linalg.svdvals(_double("matrix", matrix))
 
 
 def majorisation(
     first: Float[Tensor, "*batch n"], second: Float[Tensor, "*batch n"], *, weak: bool = False
 ) -> Majorisation:
-    """Whether ``first`` is majorised by ``second``: no sum of its ``k`` largest is larger, and the whole sums agree.
+    """Test if ``first`` is majorised by ``second``: no sum of its ``k`` largest is larger, and the whole sums agree.
 
     Args:
         first: eigenvalues or singular values in any order.
@@ -99,7 +99,7 @@ def majorisation(
 
 
 def condition_number(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch"]:
-    """Largest eigenvalue over smallest, of positive semidefinite matrices.
+    """Return the largest eigenvalue over smallest, of positive semidefinite matrices.
 
     Infinite where the smallest cannot be told from 0: where it is below ``n`` times the rounding of the largest.
 
@@ -117,7 +117,7 @@ def condition_number(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*b
 
 
 def rope_kernels(angles: Float[Tensor, " plane"], positions: int | Float[Tensor, " n"]) -> Complex[Tensor, "plane n n"]:
-    """``exp(i theta (a - b))`` for positions ``a`` and ``b``, one matrix per plane: Hermitian, Toeplitz, of rank one.
+    """Return a matrix per plane, ``exp(i theta (a - b))`` for positions ``a`` and ``b``: Hermitian, Toeplitz, rank one.
 
     Args:
         angles: radians per position.
@@ -134,7 +134,7 @@ def averaged_kernel(
     positions: int | Float[Tensor, " n"],
     weights: Float[Tensor, " plane"] | None = None,
 ) -> Float[Tensor, "n n"]:
-    """Real part of the mean of :func:`rope_kernels`: ``sum_k w_k cos(theta_k (a - b))``, a correlation matrix.
+    """Return the correlation matrix ``sum_k w_k cos(theta_k (a - b))``, the mean of :func:`rope_kernels`' real parts.
 
     Args:
         angles: radians per position.
@@ -162,7 +162,7 @@ def averaged_kernel(
 def kernel_product(
     gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]
 ) -> Inexact[Tensor, "*batch n n"]:
-    """The product ``gram * kernel``, entry by entry, of a Hermitian matrix with a correlation matrix.
+    """Return the product ``gram * kernel``, entry by entry, of a Hermitian matrix with a correlation matrix.
 
     Its eigenvalues are majorised by those of ``gram``; so for a positive semidefinite ``gram`` the largest falls, the
     smallest rises and the condition number falls, or they stay.
@@ -191,7 +191,7 @@ def require_correlation(kernel: Inexact[Tensor, "*batch n n"]) -> Inexact[Tensor
 def mixing_matrix(
     gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]
 ) -> Float[Tensor, "*batch n n"]:
-    """The doubly stochastic matrix ``S`` that mixes the eigenvalues of ``gram`` into those of ``gram * kernel``.
+    """Return the doubly stochastic matrix ``S`` that mixes the eigenvalues of ``gram`` into those of ``gram * kernel``.
 
     With ``T = sum_r v_r v_r*``, ``D_r = diag(v_r)`` and eigenvectors ``U`` of ``gram`` and ``V`` of the product,
     ``S[i, j] = sum_r |(V* D_r U)[i, j]|^2``. Eigenvalues and rows are in falling order. That its rows and columns sum
@@ -207,7 +207,7 @@ def mixing_matrix(
 
 
 def toeplitz(values: Float[Tensor, " n"]) -> Float[Tensor, "n n"]:
-    """The symmetric matrix whose entry depends on the distance: ``values[|a - b|]``.
+    """Return the symmetric matrix whose entry depends on the distance: ``values[|a - b|]``.
 
     >>> toeplitz(torch.tensor([0.0, -1.0])).tolist()
     [[0.0, -1.0], [-1.0, 0.0]]
@@ -220,7 +220,7 @@ def toeplitz(values: Float[Tensor, " n"]) -> Float[Tensor, "n n"]:
 
 
 def plane_grams(vectors: Float[Tensor, "*batch n dim"]) -> Complex[Tensor, "*batch plane n n"]:
-    """Gram matrix of every plane (dimensions ``k`` and ``k + dim / 2``) read as one complex number per vector.
+    """Return every plane's Gram matrix (dimensions ``k`` and ``k + dim / 2``), one complex number per vector.
 
     ``sum_k (plane_grams * rope_kernels).real`` is the Gram matrix of the rotated vectors: each plane has a kernel of
     its own, and only if all planes had the same content would one averaged kernel do.
@@ -237,7 +237,7 @@ def rotated_gram(
     angles: Float[Tensor, " plane"],
     positions: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, "*batch n n"]:
-    """Gram matrix of vectors turned to their positions (0, 1, ... by default), as rotary keys or queries are."""
+    """Return the Gram matrix of vectors turned to their positions (by default 0, 1, ...), as rotary keys are."""
     vectors = _double("vectors", vectors)
     places = torch.arange(vectors.shape[-2]).to(vectors) if positions is None else positions
     turned = rotate(vectors, places, angles)

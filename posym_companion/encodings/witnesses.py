@@ -30,7 +30,7 @@ def amounts() -> Float[Tensor, " content"]:
 
 
 def closest_symbolic(angles: Float[Tensor, " plane"], places: int) -> tuple[float, Tensor, Tensor]:
-    """The most symbolic head of a rotary encoding on so many keys.
+    """Return the most symbolic head of a rotary encoding on so many keys.
 
     Every row of ``C`` is a sum of the angles' cosines and sines. Among such rows the nearest to a constant one is the
     projection of the constant onto their span, and no contents do better than multiples of it that add up to 0: the

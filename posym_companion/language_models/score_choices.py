@@ -107,7 +107,7 @@ def measure_choices(
 
 
 def list_cuts(prompts: Prompts) -> dict[str, dict[str, int]]:
-    """The blocks of every cut of :data:`CUTS`, as many as fit within the facts.
+    """Return the blocks of every cut of :data:`CUTS`, as many as fit within the facts.
 
     Only the cut that begins a token early takes in what stands before the facts, and it has as many blocks as facts.
     """

@@ -19,7 +19,7 @@ DIMS = {
 
 
 def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """Both ways of swapping blocks on prompts of one task.
+    """Return both ways of swapping blocks on prompts of one task.
 
     Returns:
         ``scores [way, score, prompt, layer, head]`` with ways inside and re-run, over all swaps of two blocks;

@@ -32,7 +32,7 @@ class Inversions:
 
 
 def inversions(C: Float[Tensor, "*batch content position"]) -> Inversions:
-    """Inversions of contents and of positions, over all pairs of both; ties are none.
+    """Return inversions of contents and of positions, over all pairs of both; ties are none.
 
     Without ties the inversions of contents are ``(1 - tau) / 2`` with Kendall's ``tau`` between two columns, averaged
     over pairs of columns. They do not change when a strictly increasing function is applied to ``C``.
@@ -58,7 +58,7 @@ def inversions(C: Float[Tensor, "*batch content position"]) -> Inversions:
 def far_preferred(
     C: Float[Tensor, "*batch content position"], distance: Float[Tensor, " position"], *, factor: float = 2.0
 ) -> Float[Tensor, "*batch"]:
-    """How often a content has a higher logit at a far position than at a near one; 1/2 without any bias for near ones.
+    """Return how often a content has a higher logit at a far position than at a near one; 1/2 without any bias.
 
     Args:
         C: ``[..., content, position]``.

@@ -172,7 +172,7 @@ NAMED_VALUES: Mapping[str, Callable[[Path | None], Found]] = {
 
 
 def named_value(name: str, folder: Path | None = None) -> NamedValue:
-    """A quantity that several pages show, with its sample.
+    """Return a quantity that several pages show, with its sample.
 
     Args:
         name: one of :data:`NAMED_VALUES`.

@@ -35,7 +35,7 @@ ELSEWHERE = "other models in which the rule holds whole"
 
 
 def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
-    """Claims with what the results in ``folder`` (default: this checkout's) say about them.
+    """Return claims with what the results in ``folder`` (default: this checkout's) say about them.
 
     Args:
         ids: of the claims, for example ``"U25-6"``, or of a claim's columns; all claims without any. Only their judges

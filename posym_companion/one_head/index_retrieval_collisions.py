@@ -55,7 +55,7 @@ class Collision:
 
 
 def make_index_collision(head: Scorer, task: IndexTask, *, target: int = 0, other: int | None = None) -> Collision:
-    """Theorem 2: two tokens of the context exchange places, the index stays. No symbolic head sees it.
+    """Show Theorem 2: two tokens of the context exchange places, the index stays. No symbolic head sees it.
 
     Args:
         head: any head.
@@ -76,7 +76,7 @@ def make_index_collision(head: Scorer, task: IndexTask, *, target: int = 0, othe
 def make_retrieval_collision(
     head: Scorer, task: RetrievalTask, *, target: int = 0, other: int | None = None
 ) -> Collision:
-    """Theorem 4: two tokens exchange symbols, attributes stay. No positional head that reads attributes sees it."""
+    """Show Theorem 4: two tokens exchange symbols, not attributes. No positional head that reads attributes sees it."""
     other = task.length - 1 if other is None else other
     check_places(task.length, target, other)
     symbol = torch.arange(task.length)
@@ -86,7 +86,7 @@ def make_retrieval_collision(
 
 
 def make_induction_collisions(head: Scorer, task: PartialInductionTask) -> tuple[Collision, Collision]:
-    """Corollary 1: a pair that no symbolic head tells apart, and one that no positional head does.
+    """Show Corollary 1: a pair that no symbolic head tells apart, and one that no positional head does.
 
     In the first, two tokens of the asked symbol exchange places; in the second, the last token of the asked symbol
     exchanges its symbol with the token after it, attributes stay.

@@ -49,7 +49,7 @@ def unrotated_planes(
 
 
 def concentration(arrows: Complex[Tensor, "*batch arrow"], *, weighted: bool = True) -> Float[Tensor, "*batch"]:
-    """Resultant length of directions: 1 if all arrows point one way, near 0 if they are spread around the circle.
+    """Return the resultant length of directions: 1 if all arrows point one way, near 0 if they lie all around.
 
     Weighted: ``|sum of arrows| / sum of |arrows|``, so that an arrow counts by its length, as it does in a logit.
     Unweighted: the mean resultant length of directional statistics, one minus the circular variance.
@@ -74,7 +74,7 @@ def concentration(arrows: Complex[Tensor, "*batch arrow"], *, weighted: bool = T
 
 
 def coherence(arrows: Complex[Tensor, "*batch arrow"]) -> Float[Tensor, "*batch"]:
-    """Part of the arrows' mean square that their mean carries: ``|mean|^2 / mean of |arrow|^2``, from 0 to 1.
+    """Return how much of the arrows' mean square their mean carries: ``|mean|^2 / mean of |arrow|^2``, from 0 to 1.
 
     1 only for *equal* arrows (:func:`concentration` asks for equal directions only, and its square is never less).
     Over positions that go around a plane evenly this is the plane's positional share of variance, whatever the query.
@@ -92,7 +92,7 @@ def coherence(arrows: Complex[Tensor, "*batch arrow"]) -> Float[Tensor, "*batch"
 def alignment(
     arrows: Complex[Tensor, "*batch arrow"], expected: Float[Tensor, "*batch arrow"], *, free: bool = False
 ) -> Float[Tensor, "*batch"]:
-    """How well the arrows' phases follow expected ones (radians): mean cosine of the difference, from -1 to 1.
+    """Return how well the arrows' phases follow expected ones (radians): mean cosine of the difference, from -1 to 1.
 
     Args:
         arrows: ``[..., arrow]``; their lengths do not count.
@@ -116,7 +116,7 @@ def alignment(
 
 
 def crest(product: Complex[Tensor, "*batch"], angle: Float[Tensor, "*#batch"] | float) -> Float[Tensor, "*batch"]:
-    """Distance ``D*`` at which ``Re(product exp(i angle D))`` is largest, nearest to 0, in positions.
+    """Return the distance ``D*`` at which ``Re(product exp(i angle D))`` is largest, nearest to 0, in positions.
 
     ``product`` is ``q conj(k)`` of unrotated arrows, or a mean of such. The crest repeats every ``2 pi / angle``; a
     negative one lies behind the query, where no key is.

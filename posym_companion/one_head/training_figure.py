@@ -105,7 +105,7 @@ def trainer(
     length: int = 32,
     seed: int = 0,
 ) -> Figure:
-    """A toy that the reader trains: loss, accuracy by position, attention and keys while it learns.
+    """Show a toy that the reader trains: loss, accuracy by position, attention and keys while it learns.
 
     Nothing is trained before the reader asks for it.
 

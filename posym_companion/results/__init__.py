@@ -96,7 +96,7 @@ class Result:
 
 
 def find_results_folder() -> Path:
-    """Where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
+    """Return where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
 
     Raises:
         MissingResultError: if there is none.
@@ -114,7 +114,7 @@ def find_results_folder() -> Path:
 
 
 def list_results(experiment: str = "*", *, folder: Path | str | None = None) -> list[str]:
-    """Names of the results of an experiment, or of all, that are there."""
+    """Return names of the results of an experiment, or of all, that are there."""
     files = _folder(folder).glob(f"{experiment}/[!.]*.json")
     return sorted(f"{file.parent.name}/{file.stem}" for file in files)
 
@@ -243,7 +243,7 @@ def _read_result(name: str, place: Path, *_: int) -> Result:
 
 
 def load_stored_results(names: Sequence[str], folder: Path | str | None = None, *, least: int = 0) -> list[Result]:
-    """Those of the named results that are there.
+    """Return those of the named results that are there.
 
     Raises:
         ResultError: if one is altered.
@@ -261,7 +261,7 @@ def load_stored_results(names: Sequence[str], folder: Path | str | None = None, 
 
 
 def find_attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:
-    """Where a file that belongs to a result is, checked against its checksum.
+    """Return where a file that belongs to a result is, checked against its checksum.
 
     Raises:
         ResultError: if the result has no such file, or it is missing, altered or truncated.
@@ -276,7 +276,7 @@ def find_attached_file(result: Result, file: str, *, folder: Path | str | None =
 
 
 def result_path(name: str, *, folder: Path | str | None = None) -> Path:
-    """Where a result's files are, without their endings.
+    """Return where a result's files are, without their endings.
 
     Raises:
         ValueError: if this is no name of a result.
@@ -287,7 +287,7 @@ def result_path(name: str, *, folder: Path | str | None = None) -> Path:
 
 
 def work_folder(name: str, *, folder: Path | str | None = None) -> Path:
-    """Where an unfinished run keeps what it goes on from: ``experiment/.setting.work``."""
+    """Return where an unfinished run keeps what it goes on from: ``experiment/.setting.work``."""
     place = result_path(name, folder=folder)
     return place.with_name(f".{place.name}.work")
 

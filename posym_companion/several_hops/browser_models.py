@@ -251,7 +251,7 @@ def measure_facts(setting: BrowserModels, *, progress: bool = False) -> RunOutpu
 
 
 def load_facts_model(*, folder: Path | str | None = None) -> Any:
-    """The model that reads facts, in evaluation mode and float32, on the CPU.
+    """Return the model that reads facts, in evaluation mode and float32, on the CPU.
 
     Raises:
         ResultError: if result or weights are missing or altered.

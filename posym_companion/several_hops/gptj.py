@@ -239,7 +239,7 @@ class AnswerLosses(nn.Module):
 def mark_right_answers(
     model: Any, tokens: Int64[Tensor, "sequence token"], answer: Int64[Tensor, " sequence"]
 ) -> Tensor:
-    """Which sequences a model in evaluation mode answers with the right token, ``[sequence]`` bool on the CPU."""
+    """Return which sequences a model in evaluation mode answers right, ``[sequence]`` bool on the CPU."""
     require_evaluation(model)
     device = model.device
     step = max(1, TOKENS_A_BATCH // tokens.shape[1])
@@ -298,7 +298,7 @@ def run_with_edits(
     output: Mapping[LayerHead, Float[Tensor, "*rows dim"]] | None = None,
     seen: Callable[[int, Tensor, Tensor], None] | None = None,
 ) -> Float[Tensor, "sequence vocabulary"]:
-    """Logits of the token after the last, with some heads altered.
+    """Return logits of the token after the last, with some heads altered.
 
     Args:
         model: from :func:`posym_companion.several_hops.gptj.make_gptj`, in evaluation mode.

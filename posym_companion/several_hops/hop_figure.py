@@ -217,7 +217,7 @@ def write_parcels(name: str, weights: Mapping[str, Any], folder: Path) -> None:
 
 
 def hops_figure(models: Sequence[HopModel], *, caption: str, alt: str, address: str | None = None) -> HopsFigure:
-    """Models that the reader asks: a sequence in, the answer and every layer's attention out.
+    """Show models that the reader asks: a sequence in, the answer and every layer's attention out.
 
     Args:
         models: what the reader chooses among, one a task.

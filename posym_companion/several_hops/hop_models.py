@@ -13,7 +13,7 @@ from posym_companion.several_hops.multihop import MultihopSettings
 
 
 def hop_model(model: Any, settings: MultihopSettings) -> HopModel:
-    """A trained model with the example of its result, and what it does there.
+    """Return a trained model with the example of its result, and what it does there.
 
     Until a page has loaded the weights it shows this first state: attention of the model's heads, and its answer.
 

@@ -65,7 +65,7 @@ def count_window(length: int) -> int:
 def draw_hop_questions(
     task: HopTask, *, count: int, lengths: Sequence[int] = LENGTHS, seed: int = 0
 ) -> dict[int, list[HopQuestion]]:
-    """Questions at several lengths: number ``i`` of one length contains number ``i`` of every smaller one.
+    """Draw questions at several lengths: number ``i`` of one length contains number ``i`` of every smaller one.
 
     A longer version has more items in the target window and more between it and the query, in between those of the
     shorter version; the answer stays. In Number the query's integer follows the answer's place, and integers off the
@@ -111,7 +111,7 @@ def draw_hop_questions(
 
 
 def write_hop_text(task: HopTask, question: HopQuestion, examples: Sequence[HopQuestion] = ()) -> str:
-    """Instruction, solved examples and a question, up to the word that its answer follows.
+    """Write instruction, solved examples and a question, up to the word that its answer follows.
 
     >>> question = HopQuestion(items=("b", "k", "3", "3"), candidates=("b", "k"), target=0)
     >>> print(write_hop_text("number", question).splitlines()[-2])

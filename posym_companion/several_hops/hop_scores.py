@@ -59,7 +59,7 @@ class CapturedLayers:
 def capture_layers(
     model: Any, tokens: Int64[Tensor, "sequence token"], *, route: Route | None = "functions"
 ) -> CapturedLayers:
-    """Queries and keys of every token in one forward pass of a model in evaluation mode.
+    """Return queries and keys of every token in one forward pass of a model in evaluation mode.
 
     Raises:
         ValueError: if layers differ in shape or scale, or share keys among heads.

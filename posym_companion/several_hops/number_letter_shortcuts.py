@@ -26,7 +26,7 @@ def find_possible_answers(batch: MultihopBatch, task: NumberTask | LetterTask) -
 
 
 def measure_counting_accuracy(batch: MultihopBatch, task: NumberTask | LetterTask) -> Float[Tensor, " sequence"]:
-    """Probability that a pick among :func:`find_possible_answers` is right.
+    """Return the probability that a pick among :func:`find_possible_answers` is right.
 
     >>> task = NumberTask(letters=2)
     >>> measure_counting_accuracy(task.sample(8, generator=torch.Generator().manual_seed(0)), task).mean()
@@ -38,7 +38,7 @@ def measure_counting_accuracy(batch: MultihopBatch, task: NumberTask | LetterTas
 
 
 def reroute(batch: MultihopBatch, task: LetterTask) -> tuple[MultihopBatch, MultihopBatch]:
-    """Sequences of two or more hops, as they are and with a query that names another pair of the window.
+    """Return sequences of two or more hops, as they are and with a query that names another pair of the window.
 
     That pair's left letter stands once, like the answer's, and nothing but the query's right letter is changed. So
     whoever counts still prefers the old answer, and whoever walks reaches the new one, in one hop.

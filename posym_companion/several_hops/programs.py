@@ -48,7 +48,7 @@ class Candidates:
 
 
 def candidates(tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask, *, hops: int = 4) -> Candidates:
-    """Targets of all candidates, with programs of up to ``hops`` hops in one layer."""
+    """Return targets of all candidates, with programs of up to ``hops`` hops in one layer."""
     require_count("hops", hops, 1)
     points = find_index_targets(tokens, task) if isinstance(task, NumberTask) else find_retrieval_targets(tokens, task)
     points = torch.where(is_valid(tokens, task), points, -1)

@@ -19,7 +19,7 @@ def detection(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Chance that one of the chosen heads scores above one of the others, ties counting half; 0.5 is blind.
+    """Return the chance that one of the chosen heads scores above one of the others, ties counting half; 0.5 is blind.
 
     The interval draws chosen heads and others anew, each among themselves. It takes heads as independent, or, with
     ``groups``, whole groups of heads.
@@ -60,7 +60,7 @@ def detection_difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """By how much one score tells the chosen heads better than another, on the same heads; see :func:`detection`."""
+    """Return how much better one score tells chosen heads than another, on the same heads; see :func:`detection`."""
     (first, second), rival = (_sides(x, chosen) for x in (scores, rivals))
     sample = _redrawn(first, second, draws, seed)
     times = sample.times(0), sample.times(1)

@@ -32,7 +32,7 @@ def family_model(
     window: int = 8,
     seed: int = 0,
 ) -> Any:
-    """A causal language model over a task's tokens with random weights, on the CPU, in training mode, in float32.
+    """Make a causal language model over a task's tokens: random weights, on the CPU, in training mode, in float32.
 
     Embedding and read-out are not tied; embeddings reach the first layer with a spread of one half, and maps have a
     spread of one over the root of three times the width.

@@ -31,7 +31,7 @@ class Pairs:
 
 
 def answer_pairs(prompts: Prompts, generator: torch.Generator) -> Pairs:
-    """Pairs that differ in the answer only; the new attribute comes from another prompt, which names it.
+    """Return pairs that differ in the answer only; the new attribute comes from another prompt, which names it.
 
     Raises:
         ValueError: if no other prompt names an attribute that a prompt lacks, or an answer does not stand once in its
@@ -57,7 +57,7 @@ def answer_pairs(prompts: Prompts, generator: torch.Generator) -> Pairs:
 
 
 def patched_heads(model: Any, pairs: Pairs, count: int) -> dict[str, np.ndarray]:
-    """Logit of the clean answer minus that of the other, with one head's output taken from the clean prompt.
+    """Return the logit of the clean answer minus that of the other, with one head's output taken from the clean prompt.
 
     Returns:
         ``clean_whole`` and ``other_whole`` ``[pair]`` of both prompts as they are; ``answer_patched``
@@ -76,7 +76,7 @@ def patched_heads(model: Any, pairs: Pairs, count: int) -> dict[str, np.ndarray]
 
 
 def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
-    """Loss when one head's output is replaced by its mean over the prompts at the last token.
+    """Return the loss when one head's output is replaced by its mean over the prompts at the last token.
 
     Returns:
         ``kept [prompt]``, log-probability of the right answer among the named attributes, and ``lost``
@@ -94,8 +94,7 @@ def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.nda
 
 
 def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
-    """``lost_everywhere [prompt, layer, head]``: the same when its output is replaced by its mean at every token of the
-    prompt.
+    """Return ``lost_everywhere [prompt, layer, head]``: the same with its output replaced by its mean at every token.
 
     The mean is over the prompts, at each place; there is nothing if ``count`` is 0.
     """

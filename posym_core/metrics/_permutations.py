@@ -224,7 +224,7 @@ def score_cross_logits(
     tau: float = 1e-4,
     eps: float = 1e-8,
 ) -> PermutationScores:
-    """Scores of heads on all swaps of two single keys.
+    """Return scores of heads on all swaps of two single keys.
 
     Args:
         C: cross-logits of the keys that may be swapped, at least two.

@@ -135,7 +135,7 @@ and no place between the ends; TAPA's wave over a tenth root tells near distance
 
 
 def unexpected(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS) -> list[tuple[str, str]]:
-    """Encodings and titles of measured columns that turned out otherwise than :data:`EXPECTED`."""
+    """Return encodings and titles of measured columns that turned out otherwise than :data:`EXPECTED`."""
     return [
         (row.encoding, column.title)
         for row in rows

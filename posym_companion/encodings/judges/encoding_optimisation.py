@@ -22,7 +22,7 @@ ADDING = ("sinusoidal", "learned", "alibi", "t5")
 
 
 def optimisation_results(folder: Path | None = None) -> dict[str, Result]:
-    """The stored result of every encoding.
+    """Return the stored result of every encoding.
 
     Raises:
         ResultError: if one is missing or altered.
@@ -31,14 +31,14 @@ def optimisation_results(folder: Path | None = None) -> dict[str, Result]:
 
 
 def stable_rate(result: Result) -> np.ndarray:
-    """Largest learning rate below the first that blows up, ``[seed]``; 0 if the lowest does."""
+    """Return the largest learning rate below the first that blows up, ``[seed]``; 0 if the lowest does."""
     blown = result["peak"] > BLOWN_UP
     first = np.where(blown.any(1), blown.argmax(1), blown.shape[1])
     return np.where(first > 0, result["rates"][first - 1], 0.0)
 
 
 def mean_sharpness(result: Result) -> np.ndarray:
-    """Largest eigenvalue of the Hessian, as a geometric mean over the looks at it, ``[seed]``."""
+    """Return the largest eigenvalue of the Hessian, as a geometric mean over the looks at it, ``[seed]``."""
     return np.exp(np.log(result["eigenvalue"]).mean(1))
 
 

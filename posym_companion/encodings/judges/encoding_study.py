@@ -55,7 +55,7 @@ def always_better(one: Result, other: Result) -> bool:
 
 
 def check_orders(distance: Mapping[str, Result], count: Mapping[str, Result]) -> dict[str, bool]:
-    """The paper's order as statements, each with whether it holds.
+    """Return the paper's order as statements, each with whether it holds.
 
     Args:
         distance: results by encoding: ``"nope"``, ``"sinusoidal"``, ``"alibi"``, ``"rope"``, ``"mla"``.
@@ -78,7 +78,7 @@ def check_orders(distance: Mapping[str, Result], count: Mapping[str, Result]) ->
 
 
 def task_correlations(distance: Mapping[str, Result], count: Mapping[str, Result]) -> np.ndarray:
-    """Correlation of the accuracies on the two tasks over the encodings that both have, ``[seed]``."""
+    """Return the correlation of the accuracies on the two tasks over the encodings that both have, ``[seed]``."""
     names = [name for name in distance if name in count]
     shared = min(len(results[name]["accuracy"]) for results in (distance, count) for name in names)
     both = np.array([[results[name]["accuracy"][:shared] for name in names] for results in (distance, count)])
@@ -125,12 +125,12 @@ def guess_accuracy(task: StudyTask, setup: str) -> float:
 
 
 def removal_costs(result: Result) -> np.ndarray:
-    """Points of accuracy, from 0 to 1, that removing a head costs, ``[seed, layer, head]``."""
+    """Return points of accuracy, from 0 to 1, that removing a head costs, ``[seed, layer, head]``."""
     return result["whole"][:, None, None] - result["ablated"]
 
 
 def largest_costs(result: Result, *, by: str = "ablated") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The head that costs most: its cost, the cost of the next one, and its layer from 0, ``[seed]`` each.
+    """Return the head that costs most: its cost, the cost of the next one, and its layer from 0, ``[seed]`` each.
 
     Args:
         result: of a set-up.
@@ -143,7 +143,7 @@ def largest_costs(result: Result, *, by: str = "ablated") -> tuple[np.ndarray, n
 
 
 def check_deposit(folder: Path | None = None) -> dict[str, bool]:
-    """What the paper says about the deposited head as statements, each with whether it holds."""
+    """Return what the paper says about the deposited head as statements, each with whether it holds."""
     rotary, single = load_study("distance", "rope", folder), load_study("distance", "rope-one-head", folder)
     most, following, layer = largest_costs(rotary)
     latent, *elsewhere = (largest_costs(load_study(*which, folder))[0].mean() for which in OTHERS.values())

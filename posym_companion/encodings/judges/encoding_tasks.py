@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 
 def done_accuracy(chance: float) -> float:
-    """Accuracy from which a task counts as done: midway between chance and all right.
+    """Return the accuracy from which a task counts as done: midway between chance and all right.
 
     >>> done_accuracy(0.125)
     0.5625
@@ -18,7 +18,7 @@ def done_accuracy(chance: float) -> float:
 
 
 def longest_context(accuracy: Float[np.ndarray, "seed length"], lengths: Sequence[int], chance: float) -> int | None:
-    """Longest tested length up to which the mean accuracy over seeds is at least :func:`done_accuracy` at every length.
+    """Return the longest length up to which the mean accuracy over seeds is never below :func:`done_accuracy`.
 
     Args:
         accuracy: NaN where the encoding has no more rows, which ends the count.

@@ -51,7 +51,7 @@ S = TypeVar("S", bound=Hashable)
 def binding_results(
     folder: Path | None, *, facts: tuple[int, ...] = FACTS, remedy: Remedy | None = None, model: str = MODEL
 ) -> dict[Setting, Result]:
-    """Stored profiles by template and number of facts; with a remedy of fewer kinds, in prose by number of tokens."""
+    """Load stored profiles by template and number of facts; with a remedy, of fewer kinds and prose by its tokens."""
     if remedy == "prose":
         lengths = [setting for setting in plane_profile.full_size(model) if setting.task == PROSE]
         return {(PROSE, one.facts): read_as_binding(load_result(one.name, folder=folder)) for one in lengths}

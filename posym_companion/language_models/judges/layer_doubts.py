@@ -31,7 +31,7 @@ CUTS = ("single tokens", "two tokens a block", "two facts a block")
 
 
 def thirds_by_doubt(model: str = PACKAGED, folder: Path | None = None) -> dict[str, dict[str, Thirds]]:
-    """Both scores by thirds of the layers, by what is done; and, under ``"attention"``, that to all facts together.
+    """Return both scores and, under ``"attention"``, that to all facts, by thirds of the layers and by what is done.
 
     A third in which no head is left is NaN.
 

@@ -63,7 +63,7 @@ GROWS = "what the logarithm of the number of facts before explains more than the
 
 
 def origins_result(folder: Path | None, **kind: Any) -> Result:
-    """A stored result, by what differs from 16 facts that like, see :class:`Origins`.
+    """Return a stored result, by what differs from 16 facts that like, see :class:`Origins`.
 
     Raises:
         MissingResultError: if it is not there.
@@ -72,7 +72,7 @@ def origins_result(folder: Path | None, **kind: Any) -> Result:
 
 
 def part_share(result: Result, part: Part, read: str = BLOCK) -> np.ndarray:
-    """One part's share of the symbolic part, ``[prompt, layer, head]``; NaN where that is rounding."""
+    """Return one part's share of the symbolic part, ``[prompt, layer, head]``; NaN where that is rounding."""
     place = result["reads"].tolist().index(read)
     sizes = dict(zip(result["variances"].tolist(), result["parts"][place].astype(float), strict=True))
     whole = sum(x for name, x in sizes.items() if name != "prompts")
@@ -84,7 +84,7 @@ def part_share(result: Result, part: Part, read: str = BLOCK) -> np.ndarray:
 
 
 def over_heads(x: np.ndarray) -> Estimate:
-    """Median over heads of ``[prompt, layer, head]``, with its interval over prompts and layers."""
+    """Return the median over heads of ``[prompt, layer, head]``, with its interval over prompts and layers."""
     return statistic_interval(heads_median, x, draws=RESAMPLES, vectorized=True)
 
 
@@ -101,7 +101,7 @@ def heads_median(x: np.ndarray) -> np.ndarray:
 
 
 def by_thirds(x: np.ndarray) -> list[float]:
-    """The same over the heads of each third of the layers."""
+    """Return the same over the heads of each third of the layers."""
     return [float(heads_median(part[None])[0]) for part in np.array_split(x, 3, axis=1)]
 
 

@@ -31,7 +31,7 @@ SHOWN_IN = "book/reference/every_head.ipynb"
 
 
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Angle at which half of the contents' variance is symbol, between the slowest planes and the first that lose it.
+    """Find the angle at which half of the contents' variance is symbol, between slowest planes and first ones to lose it.
 
     Args:
         kept: ``[head, plane]``, ``S / (S + I)``; NaN where undefined.
@@ -75,7 +75,7 @@ def half_loss_phase(result: Result) -> float:
 
 
 def law_with_random_weights(folder: Path | None = None) -> dict[str, dict[Kind, float]]:
-    """The law of expression, ``half_loss_phase`` by kind of prompt, of the trained model, the taught and every draw."""
+    """Return the law of expression, ``half_loss_phase`` by kind of prompt, of trained, taught and random weights."""
     settings = [RandomWeights(weights="trained"), RandomWeights(weights="taught")]
     settings += [RandomWeights(draw=draw) for draw in DRAWS]
     return {
@@ -90,7 +90,7 @@ def law_with_random_weights(folder: Path | None = None) -> dict[str, dict[Kind, 
 
 
 def keeps_the_law(found: Mapping[Kind, float]) -> bool:
-    """Whether a model keeps the law: within a tenth of 2.78 on every kind of prompt."""
+    """Return whether a model keeps the law: within a tenth of 2.78 on every kind of prompt."""
     return all(abs(value / HALF - 1) <= WITHIN for value in found.values())
 
 

@@ -137,7 +137,7 @@ def correlation_with_random_weights(
     remedy: Remedy = "none",
     model: str = PACKAGED,
 ) -> dict[Kind, BesideRandomWeights]:
-    """Pearson's r of the two scores over heads, by kind of prompt.
+    """Return Pearson's r of the two scores over heads, by kind of prompt.
 
     Args:
         weights: of which model, ``"trained"`` or ``"taught"``.
@@ -172,7 +172,7 @@ def frequency_law_with_random_weights(
 def layer_trend_with_random_weights(
     folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
 ) -> Cases:
-    """In how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
+    """Return in how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
     both = []
     for wording, facts in random_weight_kinds(remedy, model):
         for result in random_weight_results(wording, facts, folder, remedy, model):

@@ -178,7 +178,7 @@ def logits_are_nearly_sums(look: Look) -> Iterator[Yielded]:
 
 
 def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
-    """From ``[prompt, layer, head]`` the mean over prompts of ``sqrt(1 - interaction share)``, ``[layer, head]``.
+    """Return the mean over prompts of ``sqrt(1 - interaction share)``, ``[layer, head]`` of ``[prompt, layer, head]``.
 
     The best sum of a function of position and one of content, by least squares, explains the other two shares of the
     variance, and the correlation with a least-squares fit is the root of what it explains.
@@ -304,7 +304,7 @@ class EndInfluence:
 
 
 def influence_ends(influence: np.ndarray) -> EndInfluence:
-    """Ends of profiles ``[case, position]``, at least 16 positions.
+    """Return ends of profiles ``[case, position]``, at least 16 positions.
 
     Raises:
         ValueError: if a profile is shorter.

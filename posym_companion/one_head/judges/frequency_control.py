@@ -23,18 +23,18 @@ Arrays = Result | Mapping[str, np.ndarray]
 
 
 def accuracy(result: Arrays, cell: str) -> np.ndarray:
-    """Accuracy over all inputs, ``[seed, variant]``."""
+    """Return the accuracy over all inputs, ``[seed, variant]``."""
     return result[f"{cell}/hits"].sum(-1, dtype=np.int64) / result[f"{cell}/asked"].sum(-1, dtype=np.int64)[:, None]
 
 
 def accuracy_by_position(result: Arrays, cell: str) -> np.ndarray:
-    """Accuracy by the position of the answer, ``[seed, variant, position]``; NaN where the task never puts it."""
+    """Return accuracy by the answer's position, ``[seed, variant, position]``; NaN where the task never puts it."""
     hits, asked = result[f"{cell}/hits"].astype(float), result[f"{cell}/asked"].astype(float)[:, None]
     return np.where(asked > 0, hits / np.maximum(asked, 1), np.nan)
 
 
 def u_index(result: Arrays, cell: str) -> np.ndarray:
-    """Ends minus middle ``[seed, variant]``: above 0 is U-shaped ("lost in the middle"), below 0 inverse-U.
+    """Return ends minus middle ``[seed, variant]``: above 0 is U-shaped ("lost in the middle"), below 0 inverse-U.
 
     Accuracy where the answer stands in the first or last eighth of the positions, minus accuracy in the central
     quarter, every position counting alike. Only for tasks whose answers stand everywhere.
@@ -103,13 +103,13 @@ def window(angles: np.ndarray, curve: np.ndarray) -> tuple[float, float]:
 
 
 def thresholds(result: Arrays, cell: str) -> np.ndarray:
-    """:func:`threshold` of every seed ``[seed]``: for Index and Retrieval, which one end of the angles solves."""
+    """Return each seed's :func:`threshold` ``[seed]``: for Index and Retrieval, which one end of the angles solves."""
     angles = variant_angles(result)
     return np.array([threshold(angles, curve) for curve in accuracy(result, cell)])
 
 
 def windows(result: Arrays, cell: str) -> np.ndarray:
-    """:func:`window` of every seed ``[seed, (slow, fast)]``: for Partial induction, which neither end solves."""
+    """Return :func:`window` of every seed ``[seed, (slow, fast)]``: for Partial induction, which neither end solves."""
     angles = variant_angles(result)
     return np.array([window(angles, curve) for curve in accuracy(result, cell)])
 

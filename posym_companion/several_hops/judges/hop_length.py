@@ -17,7 +17,7 @@ SHOWN_IN = "book/several_hops/length.ipynb"
 
 
 def reach(result: Result, hop: int | None = None) -> int:
-    """Longest length tested up to which accuracy is never below 0.9, of one hop or averaged over all; 0 for none."""
+    """Return the longest length up to which accuracy is never below 0.9, of one hop or the mean of all; 0 for none."""
     accuracy = result["accuracy"].mean(1) if hop is None else result["accuracy"][:, hop]
     holds = accuracy >= HOLDS
     count = len(holds) if holds.all() else int(holds.argmin())

@@ -14,7 +14,7 @@ ASKED = ("U26-1", "U26-2", "U26-3", "U26-5", "U26-8")
 
 
 def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[float]]]:
-    """Each part of the rules, judged on one model of either task at a time.
+    """Return each part of the rules, judged on one model of either task at a time.
 
     Returns:
         By claim and part the share of its cases that hold, 1 or 0 where none are counted, ``[seed]``: of the seeds of

@@ -43,7 +43,7 @@ def stored_runs(task: Task, folder: Path | None = None) -> list[Result]:
 
 
 def learned_at(run: Result) -> np.ndarray:
-    """Step at which each hop is learned ``[hop]``; NaN for never."""
+    """Return the step at which each hop is learned ``[hop]``; NaN for never."""
     reached = run["look_accuracy"] >= REACHED * run["test_accuracy"]
     lasting = reached[:-1] & reached[1:]
     return np.where(lasting.any(0), run["look_step"][lasting.argmax(0)], np.nan).astype(float)
@@ -61,19 +61,19 @@ def least_accuracy(run: Result) -> float:
 
 
 def mean_scores(run: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Positional and symbolic scores averaged over all stations of all paths, ``[checkpoint, layer, head]``."""
+    """Return positional and symbolic scores averaged over all stations of all paths, ``[checkpoint, layer, head]``."""
     positional, symbolic = (np.nanmean(run[name], axis=(1, 2)) for name in ("positional", "symbolic"))
     return positional, symbolic
 
 
 def classify_heads(run: Result) -> np.ndarray:
-    """1 for pure positional heads, -1 for pure symbolic ones, else 0, ``[checkpoint, layer, head]``."""
+    """Return 1 for pure positional heads, -1 for pure symbolic ones, else 0, ``[checkpoint, layer, head]``."""
     positional, symbolic = map(torch.from_numpy, mean_scores(run))
     return classify_purity(positional, symbolic, GAMMA).numpy()
 
 
 def best_checkpoint(run: Result, share: float = BEST) -> int:
-    """The first checkpoint at which the mean accuracy over hops is 95%, or another share, of its maximum."""
+    """Return the first checkpoint at which the mean accuracy over hops is 95%, or another share, of its maximum."""
     accuracy = run["accuracy"].mean(1)
     return int((accuracy >= share * accuracy.max()).argmax())
 
@@ -216,7 +216,7 @@ def hours_for_the_papers_swaps(run: Result) -> float:
 
 
 def write_kinds(kind: np.ndarray) -> str:
-    """Kinds ``[layer, head]`` as letters: P positional, S symbolic, a dot for neither; heads of a layer together.
+    """Write kinds ``[layer, head]`` as letters: P positional, S symbolic, a dot for neither; a layer's heads together.
 
     >>> write_kinds(np.array([[1], [0], [-1]]))
     'P.S'
