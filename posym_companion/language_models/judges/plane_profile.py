@@ -31,7 +31,7 @@ SHOWN_IN = "book/reference/every_head.ipynb"
 
 
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Find the angle at which half of the contents' variance is symbol, between slowest planes and first ones to lose it.
+    """Find the angle at which half of the contents' variance is symbol, between slowest planes and first to lose it.
 
     Args:
         kept: ``[head, plane]``, ``S / (S + I)``; NaN where undefined.
