@@ -63,34 +63,33 @@ def shown(project: Path) -> str:
 def test_a_change_of_what_it_read_executes_a_chapter_again_and_a_failing_chapter_stops_the_build(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole life of a book, in one test because each build stands on the last."""
+    """The whole life of a book, in one test because each step stands on the last; it is rendered at both ends."""
     count = CHAPTER + '\nwith open("../runs", "a") as file:\n    print(1, file=file)'
+    chapter = project / "book" / "chapter.ipynb"
     write_chapter(project, count)
     assert build_book.build(project) == 0
     assert "measured 1 m" in shown(project)
     # Nothing changed, nothing is executed.
     assert build_book.build(project) == 0
     assert (project / "runs").read_text() == "1\n"
-    # Neither is it when words change, of the chapter or about code.
-    (project / "benchmarks" / "units.py").write_text('"""Units."""\n\nUNIT = "m"  # metres')
-    text = project / "book" / "chapter.ipynb"
-    text.write_text(text.read_text().replace("It says little.", "It says much."))
+    # What it read counts, what it imported, and what lies beside what it read.
+    for runs, (name, text, said) in enumerate((
+        ("results/heads/number.txt", "2", "measured 2 m"),
+        ("benchmarks/units.py", 'UNIT = "km"', "measured 2 km"),
+        ("results/heads/other.txt", "3", "measured 3 km"),
+    ), start=2):  # fmt: skip
+        (project / name).write_text(text)
+        assert not build_book.site_is_current(project)
+        assert build_book.execute_chapters(project)
+        assert said in execute.executed(project, chapter).read_text()
+        assert (project / "runs").read_text() == "1\n" * runs
+    # Words do not, of the chapter or about code.
+    (project / "benchmarks" / "units.py").write_text('"""Units."""\n\nUNIT = "km"  # kilometres')
+    chapter.write_text(chapter.read_text().replace("It says little.", "It says much."))
     assert build_book.build(project) == 0
-    assert (project / "runs").read_text() == "1\n"
+    assert (project / "runs").read_text() == "1\n" * 4
     assert "It says much." in shown(project)
-    (project / "results" / "heads" / "number.txt").write_text("2")
-    assert not build_book.site_is_current(project)
-    assert build_book.build(project) == 0
-    assert (project / "runs").read_text() == "1\n1\n"
-    assert "measured 2 m" in shown(project)
-    # What it imported counts, and what lies beside what it read.
-    (project / "benchmarks" / "units.py").write_text('UNIT = "km"')
-    assert build_book.build(project) == 0
-    assert "measured 2 km" in shown(project)
-    (project / "results" / "heads" / "other.txt").write_text("3")
-    assert build_book.build(project) == 0
     assert "measured 3 km" in shown(project)
-    assert (project / "runs").read_text() == "1\n1\n1\n1\n"
 
     capsys.readouterr()
     write_chapter(project, count + '\nraise ValueError("no such head")')
