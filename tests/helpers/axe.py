@@ -10,11 +10,14 @@ RULES = {"light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
 # Nearly all of axe's time is contrast, and thousands of texts of a reference have a dozen looks between them. A look is
 # all that contrast follows from, of an element and of whatever it stands in. Marked are the first visible text of each
 # look and every form control. What is positioned may lie on anything: none has the look of another. Drawings are left
-# out: axe cannot tell what a text in them lies on.
+# out: axe cannot tell what a text in them lies on. Of links, which must differ from the words around them, the first of
+# each look and decoration is marked, in words or by itself.
 MARK_LOOKS = """(part) => {
     const properties = ['color', 'background-color', 'background-image', 'background-clip', 'opacity', 'font-size',
         'font-weight', 'text-shadow', 'filter', 'mix-blend-mode', '-webkit-text-stroke', 'transform'];
-    const known = new Map(), looks = new Map(), marked = new Set();
+    const known = new Map(), looks = new Map(), marked = new Set(), links = new Set();
+    const hasText = element =>
+        [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
     for (const element of document.querySelectorAll('*:not(svg *, mjx-math, mjx-math *)')) {
         const style = getComputedStyle(element);
         const apart = !['static', 'relative'].includes(style.position);
@@ -23,14 +26,20 @@ MARK_LOOKS = """(part) => {
         if (!known.has(key)) known.set(key, known.size);
         const look = known.get(key);
         looks.set(element, look);
-        const text = [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
-        const first = text && element.closest(part) && !marked.has(look)
+        const first = hasText(element) && element.closest(part) && !marked.has(look)
             && element.checkVisibility({ visibilityProperty: true });
         if (first) marked.add(look);
         element.toggleAttribute('data-marked', first || element.matches('input, select, textarea, button'));
+        if (!element.matches('a[href]')) continue;
+        const { parentElement: parent } = element, { textDecorationLine, borderBottom, fontStyle } = style;
+        const link = [look, parent.tagName, hasText(parent), textDecorationLine, borderBottom, fontStyle].join('|');
+        element.toggleAttribute('data-link', !links.has(link));
+        links.add(link);
     }
-    axe.configure({ rules: [{ id: 'color-contrast', selector: '[data-marked]' }] });
+    axe.configure({ rules: [{ id: 'color-contrast', selector: '[data-marked]' },
+        { id: 'link-in-text-block', selector: '[data-link]' }] });
 }"""
+SCRIPT = Axe().axe_script
 
 
 def violations(page: Any, scheme: str, part: str = "html") -> list[str]:
@@ -38,7 +47,8 @@ def violations(page: Any, scheme: str, part: str = "html") -> list[str]:
     page.emulate_media(color_scheme=scheme)
     page.wait_for_function("scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches", arg=scheme)
     page.wait_for_timeout(300)  # colours change gradually
-    page.evaluate(Axe().axe_script)
+    if page.evaluate("!window.axe"):
+        page.evaluate(SCRIPT)
     page.evaluate(MARK_LOOKS, part)
     # Whether all content stands in landmarks is of moderate impact, and takes long to say.
     options = {"runOnly": RULES[scheme], "rules": {"region": {"enabled": False}}}

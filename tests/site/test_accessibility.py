@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from axe import violations
 from playwright.sync_api import Browser
-from test_site import CHAPTERS, address, browser, site  # noqa: F401
+from test_site import EXPLORER, address, browser, site  # noqa: F401
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from test_site import CHAPTERS, address, browser, site  # noqa: F401
         ),
         ("<p>Words</p><div style='background: #222'><p>Alike, on other ground</p></div>", "color-contrast"),
         ("<p>Words</p><div style='position: absolute; background: #222'>In a box</div>", "color-contrast"),
+        ("<p>Many words and a <a href='#' style='text-decoration: none'>link</a></p>", "link-in-text-block"),
         ("<input type='range'>", "label"),
         ("<table><tr><td><a href='#'></a></td></tr></table>", "link-name"),
     ],
@@ -30,7 +31,8 @@ def test_axe_sees_what_is_wrong(browser: Browser, content: str, rule: str) -> No
     page.close()
 
 
-@pytest.mark.parametrize("name", CHAPTERS or [None])
+# A chapter with sliders and formulas, one page of each other kind.
+@pytest.mark.parametrize("name", ["book/where_and_what/frequencies.html", EXPLORER, "book/package/api/report.html"])
 def test_pages_can_be_read_without_scripts(browser: Browser, address: str, name: str) -> None:  # noqa: F811
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -38,9 +40,5 @@ def test_pages_can_be_read_without_scripts(browser: Browser, address: str, name:
     article = page.locator("article")
     assert article.locator("h1").first.is_visible()
     assert len(article.inner_text()) > 200
-    # All formulas are set: their sources are nowhere to be seen.
-    unset = [text for text in article.locator(".math").all_inner_texts() if "\\(" in text or "\\[" in text]
-    assert not unset
-    for drawing in article.locator(".posym-drawing[role=img]").all():
-        assert len(drawing.get_attribute("aria-label") or "") > 10
+    assert not [text for text in article.locator(".math").all_inner_texts() if "\\(" in text or "\\[" in text]
     context.close()
