@@ -18,9 +18,11 @@ ADDRESS, BOTH, SHUFFLED = (list(SOURCES).index(name) for name in ("address", "bo
 NAMED = [[0, 0], [1, 0], [2, 1]]
 
 
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch):
-    monkeypatch.setattr(head_addresses, "DRAWS", 40)
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(head_addresses, "DRAWS", 40)
+        yield
 
 
 def invented(folder, *, right=1.0, only=None, **changes):
@@ -34,7 +36,6 @@ def invented(folder, *, right=1.0, only=None, **changes):
         moved = 0.01 * generator.normal(size=(6, len(SITES), len(SOURCES), 2))
         moved[:, 0, ADDRESS] += found["share"] * found["whole"]
         moved[:, 0, BOTH] += found["whole"]
-        moved[:, 3, BOTH] += 4.0
         moved[:, 0, SHUFFLED] += found["shuffled"]
         moved[:, 1, ADDRESS] += found["others"]
         odds = 0.01 * generator.normal(size=(6, len(SITES), len(SOURCES)))
@@ -45,7 +46,7 @@ def invented(folder, *, right=1.0, only=None, **changes):
         chosen = np.broadcast_to([0.75, 0.25], (6, len(SITES), len(SOURCES), 2))
         later = np.stack([moved[:, 0], np.zeros_like(moved[:, 0])], 2)
         arrays = {"moved": moved, "moved_later": later, "odds": odds, "chosen": chosen}
-        arrays |= {"correct": np.full(6, right), "named": np.array(named)}
+        arrays |= {"correct": np.full(6, right), "named": np.array(named), "before": np.full((6, 2), -0.5)}
         save_invented(setting.name, arrays, folder, **asdict(setting))
     (row,) = ledger("A-1", folder=folder)
     return row
@@ -55,13 +56,20 @@ def is_one(setting):
     return (setting.model, setting.taught, setting.wording) == (SECOND, 1, "learned")
 
 
-def test_heads_that_hand_on_an_address_as_the_claim_has_it(tmp_path):
-    row = invented(tmp_path)
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("claimed")
+    return folder, invented(folder)
+
+
+def test_heads_that_hand_on_an_address_as_the_claim_has_it(claimed):
+    _, row = claimed
     assert row.verdict == "reproduced in kind"
     cases = [part.partition(" c")[0] for part in row.parts.values()]
     assert cases == ["yes", "12 of 12", "12 of 12", "12 of 12", "24 of 24", "6 of 6", "6 of 6", "44 of 44"]
     assert row.ours["mean address share, smollm2-135m"] == pytest.approx(0.6, abs=0.01)
-    assert row.ours["mean part of what the residual stream moves, gemma-3-270m"] == pytest.approx(0.5, abs=0.01)
+    assert row.ours["mean moved by address, heads, taught gemma-3-270m"] == pytest.approx(1.2, abs=0.02)
+    assert row.ours["mean asked place ahead before, taught smollm2-135m"] == 0.5
     where = "(smollm2-135m, run 1, learned)"
     assert row.ours[f"most that address moves any later head {where}"] == pytest.approx(1.2, abs=0.02)
     assert row.ours[f"answers with the other fact by address {where}"] == 0.25
@@ -88,8 +96,8 @@ ADDITIONS, MATRICES = "decoders taught by additions hand one on", "decoders taug
         (lambda x: x.model == LESSONS[1], {"share": 0.4}, {MATRICES: "0 of 6"}),
     ],
 )
-def test_each_line_has_two_sides(tmp_path, only, changes, expected):
-    row, as_claimed = invented(tmp_path / "changed", only=only, **changes), invented(tmp_path / "claimed")
+def test_each_line_has_two_sides(tmp_path, claimed, only, changes, expected):
+    row, (_, as_claimed) = invented(tmp_path, only=only, **changes), claimed
     changed = {part: x.partition(" c")[0] for part, x in row.parts.items() if x != as_claimed.parts[part]}
     assert changed == expected
 
@@ -99,10 +107,10 @@ def test_models_that_do_not_answer_tell_nothing(tmp_path):
     assert invented(tmp_path, right=0.55).verdict == "reproduced in kind"
 
 
-def test_a_share_is_of_sums_over_squares(tmp_path):
-    row = invented(tmp_path)
+def test_a_share_is_of_sums_over_squares(claimed):
+    folder, row = claimed
     setting = next(setting for setting in full_size() if is_one(setting))
-    moved = load_result(setting.name, folder=tmp_path)["moved"]
+    moved = load_result(setting.name, folder=folder)["moved"]
     alone = both = 0.0
     for square in range(6):
         alone += float(moved[square, 0, ADDRESS, 1])
