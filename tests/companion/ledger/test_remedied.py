@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,10 +14,12 @@ from posym_companion.claims import load_claim, read_entries
 from posym_companion.experiments import SECOND
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import BindingProfile, full_size
-from posym_companion.language_models.judges import binding_planes, binding_profile
+from posym_companion.language_models.judges import binding_planes, binding_profile, random_weights
+from posym_companion.language_models.judges import plane_profile as planes_judge
 from posym_companion.ledger import ledger
 from posym_companion.ledger.rows import make_row
 from posym_companion.results import MissingResultError
+from posym_companion.score_statistics import permute_layers
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import taught_gemma
 from posym_companion.verdicts import REMEDIES, Claim, Line, Measured, Rule
@@ -26,11 +28,15 @@ UNTAUGHT = ("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-9")
 TAUGHT = ("T-1G", "T-2G", "T-3G", "T-4G")
 
 
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws():
     """What is invented here is far from every line: few draws tell."""
-    for module in (binding_profile, binding_planes, taught_gemma):
-        monkeypatch.setattr(module, "DRAWS", 60)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (binding_profile, binding_planes, taught_gemma):
+            patch.setattr(module, "DRAWS", 60)
+        patch.setattr(random_weights, "RESAMPLES", 60)
+        patch.setattr(planes_judge, "permute_layers", lambda *a, draws: permute_layers(*a, draws=59))
+        yield
 
 
 def judged(measure, **remedies):
@@ -137,32 +143,37 @@ def invented(folder, *, as_claimed=True):
     for seed, setting in enumerate((*plane_profile.full_size(), *plane_profile.full_size(SECOND))):
         if setting.task == "text":
             save_invented(setting.name, prose(profile(seed, as_claimed=as_claimed)), folder, **asdict(setting))
-    return {found.id: {x.remedy: x for x in found.remedied} for found in ledger(*UNTAUGHT, *TAUGHT, folder=folder)}
+    return {found.id: found for found in ledger(*UNTAUGHT, *TAUGHT, folder=folder)}
 
 
 @pytest.fixture(scope="module")
 def claimed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("claimed")
-    return folder, invented(folder)
+    return invented(tmp_path_factory.mktemp("claimed"))
 
 
-def test_every_second_verdict_comes_out_both_ways(claimed, tmp_path):
-    _, rows = claimed
-    for name, found in rows.items():
-        for remedy, one in found.items():
+@pytest.fixture(scope="module")
+def otherwise(tmp_path_factory):
+    return invented(tmp_path_factory.mktemp("otherwise"), as_claimed=False)
+
+
+def by_remedy(row):
+    return {one.remedy: one for one in row.remedied}
+
+
+def test_every_second_verdict_comes_out_both_ways(claimed, otherwise):
+    for name, found in claimed.items():
+        for remedy, one in by_remedy(found).items():
             whole = "partly" if (name, remedy) in (("U25-3", "prose"), ("U25-9", "prose")) else "reproduced in kind"
             assert one.verdict == whole, (name, remedy, one.parts)
-    for name, found in invented(tmp_path, as_claimed=False).items():
-        for remedy, one in found.items():
+    for name, found in otherwise.items():
+        for remedy, one in by_remedy(found).items():
             assert one.verdict in ("partly", "not reproduced"), (name, remedy, one.parts)
-            assert one.parts != rows[name][remedy].parts
+            assert one.parts != by_remedy(claimed[name])[remedy].parts
 
 
-def test_every_verdict_of_the_second_family_comes_out_both_ways(claimed, tmp_path):
-    folder, _ = claimed
-    invented(tmp_path, as_claimed=False)
-    for as_claimed, place in ((True, folder), (False, tmp_path)):
-        for found in ledger(*UNTAUGHT, folder=place):
+def test_every_verdict_of_the_second_family_comes_out_both_ways(claimed, otherwise):
+    for as_claimed, rows in ((True, claimed), (False, otherwise)):
+        for found in (rows[name] for name in UNTAUGHT):
             assert found.families is not None
             (second,) = found.families
             assert (second.verdict == "reproduced in kind") == as_claimed, (found.id, second.parts)
@@ -174,7 +185,7 @@ def test_every_verdict_of_the_second_family_comes_out_both_ways(claimed, tmp_pat
 
 
 def test_numbers_are_of_the_remedy_s_own_prompts(claimed):
-    _, rows = claimed
+    rows = {name: by_remedy(found) for name, found in claimed.items()}
     early = "early layers are positional, over all layers"
     kinds = {remedy: one.parts[early] for remedy, one in rows["U25-2"].items()}
     assert kinds == {
@@ -193,16 +204,14 @@ def test_numbers_are_of_the_remedy_s_own_prompts(claimed):
 
 
 def test_in_prose_there_is_no_null_model_and_no_random_weights(claimed):
-    _, rows = claimed
-    parts = rows["U25-3"]["prose"].parts
-    assert parts == {
+    assert by_remedy(claimed["U25-3"])["prose"].parts == {
         "r is negative": "8 of 8 kinds of prompt",
         "r is below the null model's": "not testable",
         "r is below that of random weights": "not testable",
     }
 
 
-def test_prompts_with_a_remedy_are_no_profile_of_a_family(claimed, tmp_path):
+def test_prompts_with_a_remedy_are_no_profile_of_a_family(tmp_path):
     arrays = profile(0)
     for number, model in enumerate(["google/gemma-2-2b-it", "Qwen/Qwen2-1.5B", "meta-llama/Llama-3.2-1B"]):
         settings = {"model": model, "template": "likes", "facts": 16, "seed": 0}
@@ -212,7 +221,7 @@ def test_prompts_with_a_remedy_are_no_profile_of_a_family(claimed, tmp_path):
     assert found.evidence == [f"binding_profile/{number}_all" for number in range(3)]
 
 
-def test_a_taught_model_that_is_wrong_behind_a_lead_cannot_tell(claimed, tmp_path):
+def test_a_taught_model_that_is_wrong_behind_a_lead_cannot_tell(tmp_path):
     for seed, setting in enumerate(taught_profile.list_variant_settings("lead")):
         save_invented(setting.name, profile(seed) | {"correct": np.zeros(6)}, tmp_path, **asdict(setting))
     (found,) = ledger("T-1G", folder=tmp_path)
@@ -221,8 +230,6 @@ def test_a_taught_model_that_is_wrong_behind_a_lead_cannot_tell(claimed, tmp_pat
 
 
 def test_a_second_verdict_is_json(claimed):
-    folder, _ = claimed
-    (found,) = ledger("U25-4a", folder=folder)
-    again = json.loads(json.dumps(asdict(replace(found))))["remedied"]
+    again = json.loads(json.dumps(asdict(claimed["U25-4a"])))["remedied"]
     assert [one["remedy"] for one in again] == list(REMEDIES)
     assert all(re.fullmatch("reproduced in kind", one["verdict"]) for one in again)
