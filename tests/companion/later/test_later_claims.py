@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -49,9 +50,13 @@ def decoder(family="llama"):
 @pytest.mark.parametrize("family", ["", *FAMILIES])
 def test_every_part_is_measured_on_tiny_models(family, tiny, tokenizer, monkeypatch):
     monkeypatch.setattr(retrieval, "CARRIES", 0.0)  # a model that does not bind has no carriers
+    qwen = functools.cache(influence.small_qwen)
+    monkeypatch.setattr(influence, "small_qwen", lambda vocabulary, seed: qwen(vocabulary, 0))
     model, source = decoder(family) if family else (tiny, tokenizer)
-    settings = [setting for setting in full_size() if (setting.model in FAMILIES) == bool(family)]
-    for setting in map(EXPERIMENT.shrink, [x for x in settings if not family or x.model == family]):
+    chosen = [x for x in full_size() if x.model == family or not (family or x.model in FAMILIES)]
+    # What else settings differ in is the name of a model.
+    different = {(x.part, x.trained, x.part == "influence" and x.fresh): x for x in chosen}
+    for setting in map(EXPERIMENT.shrink, different.values()):
         arrays = measure(model, source, setting, progress=False)
         name_dims(later_claims.PARTS[setting.part].DIMS, arrays)
         numbers = {name: x for name, x in arrays.items() if x.dtype.kind == "f" and "rotated" not in name}
@@ -64,9 +69,11 @@ def test_every_part_is_measured_on_tiny_models(family, tiny, tokenizer, monkeypa
 @pytest.mark.parametrize("family", ["", "llama"])
 def test_every_part_is_measured_on_another_device(family, tiny, tokenizer, monkeypatch, other_device):
     monkeypatch.setattr(retrieval, "CARRIES", 0.0)
+    monkeypatch.setattr(order, "PLACES", 8)
+    monkeypatch.setattr(influence, "small_qwen", lambda *_: tiny)  # it stays on the CPU
     model, source = decoder(family) if family else (copy.deepcopy(tiny), tokenizer)
     settings = {setting.part: setting for setting in full_size() if setting.model in (family or PACKAGED)}
-    for setting in map(EXPERIMENT.shrink, settings.values()):
+    for setting in (replace(EXPERIMENT.shrink(x), prompts=2) for x in settings.values()):
         name_dims(
             later_claims.PARTS[setting.part].DIMS, measure(model.to(other_device), source, setting, progress=False)
         )
