@@ -15,7 +15,7 @@ from architectures import build
 from posym_companion import experiments
 from posym_companion.catalogue import EXPERIMENTS, MODULES
 from posym_companion.results import list_results, load_result, work_folder
-from posym_core.models import TrainingSettings
+from posym_core.models import CosineSettings, TrainingSettings
 
 MODELS = ("gemma-3-270m", experiments.SECOND, "some/model")
 # Which settings tiny models are measured on in seconds, by the ends of their names, and what is smaller than small.
@@ -39,9 +39,18 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 }
 STEPS = TrainingSettings(steps=20, batch=8, warmup=5, record_every=10)
 TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "ablated": 60, "pointed": 1}),
+    "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "test": 20, "ablated": 10, "pointed": 1}),
     "encoding_tasks": (("/rope",), {"length": 4, "lengths": (4, 6), "width": 16, "heads": 2, "training": STEPS}),
-    "task_solvers": (("/1e4_2x2_8",), {"width": 16, "look_every": 6, "test_prompts": 24, "score_prompts": 4}),
+    "task_solvers": (
+        ("/1e4_2x2_8",),
+        {
+            "width": 16,
+            "training": CosineSettings(steps=12, batch=8, warmup=2, record_every=6),
+            "look_every": 6,
+            "test_prompts": 24,
+            "score_prompts": 4,
+        },
+    ),
     "frequency_control": (
         ("/full",),
         {
