@@ -283,7 +283,7 @@ def test_the_stored_weights_are_those_that_were_asked():
 @pytest.mark.parametrize("question", ["binding", "index"])
 def test_its_answers_follow_exchanged_keys_by_name_and_by_number(scripts, question):
     task = facts_task(6)
-    batch = task.ask(question, 60, torch.Generator().manual_seed(4))
+    batch = task.ask(question, 24, torch.Generator().manual_seed(4))
     told = batch.tokens[:, 3:25:4]  # the attribute of every fact
     asked = batch.fact[:, 0]
     other = (asked + 1) % 6

