@@ -105,8 +105,8 @@ test_heads_and_blocks = refuse_each(
     (beyond(torch.zeros(2, 1, 4)), r"here \[2, 3, other\]; got \(2, 1, 4\)"),
     (beyond(torch.zeros(2, 3)), r"here \[2, 3, other\]; got \(2, 3\)"),
     (beyond(torch.zeros(2, 3, 1).long()), "outside must be float32 or float64; got torch.int64", TypeError),
-    (lambda: score_exchange(C, PLACE + 1, PLACE), "^score_exchange: first must be places from 0 to 3, of the keys of C; got 4. Count"),
-    (lambda: score_exchange(C, PLACE, PLACE - 2), "^score_exchange: second must be places from 0 to 3, of the keys of C; got -1. Cou"),
+    (lambda: score_exchange(C, PLACE + 1, PLACE), "^score_exchange: first must be places from 0 to 3, .*; got 4"),
+    (lambda: score_exchange(C, PLACE, PLACE - 2), "^score_exchange: second must be places from 0 to 3, .*; got -1"),
     (lambda: score_exchange(C, PLACE, PLACE[:1]), r"^second .* for each \(2,\) of C's heads; got torch.int64 of shap"),
     (lambda: score_exchange(C, PLACE, PLACE.double()), "^second must be int64, .*; got torch.float64 of shape"),
 )  # fmt: skip
