@@ -2,7 +2,21 @@
 
 import pytest
 import torch
-from every_decoder import KINDS, LENGTH, MIXED, NOT_BUILT, REFUSED, WITH_PICTURES, Outcome, tiny_model, tiny_reader
+import transformers
+from architectures import HEADS_OF_16, LAYER_KINDS, TWO_BASES, randomise
+from every_decoder import (
+    KINDS,
+    LENGTH,
+    MIXED,
+    NOT_BUILT,
+    REFUSED,
+    SHORT,
+    WITH_PICTURES,
+    Outcome,
+    outcome,
+    tiny_model,
+    tiny_reader,
+)
 from refusals import refuse_each
 
 from posym_profile.capture import capture
@@ -101,3 +115,19 @@ def test_frequencies_of_another_part_do_not_count():
         assert one.description == other.description
         assert torch.equal(one.order, other.order)
         assert torch.equal(one.angles, other.angles)
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v32", "glm_moe_dsa", "llama", "minimax_m3_vl_text"])
+def test_short_prompts_are_exact_too(kind):
+    """Positions before a short prompt's first are cut to 0, and repeat; they are no prompts packed into one row."""
+    outcome(kind, SHORT).check()
+
+
+@pytest.mark.parametrize("length", [SHORT, LENGTH])
+def test_a_decoder_that_sees_behind_is_refused_at_any_length(length):
+    config = transformers.Gemma3TextConfig(
+        **HEADS_OF_16, **TWO_BASES, query_pre_attn_scalar=16, layer_types=LAYER_KINDS, use_bidirectional_attention=True
+    )
+    model = randomise(transformers.AutoModelForCausalLM.from_config(config).eval())
+    with pytest.raises(UnsupportedModelError, match="attends as an encoder"):
+        profile(model, torch.arange(5, 5 + length)[None], start=1, block_length=4, progress=False)
