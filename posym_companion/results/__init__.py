@@ -232,13 +232,26 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
 @functools.lru_cache(maxsize=1000)  # of which all that is stored takes some sixty megabytes
 def _read_result(name: str, place: Path, *_: int) -> Result:
     """Read a result once, as long as its files, whose times of change are named, stay as they are."""
+    file = f"{place.name}.json"
     with _remedied():
-        description = unseal(place.with_name(f"{place.name}.json"), format=FORMAT)
-        provenance, settings = description["provenance"], description["settings"]
-        require_whole(place.parent, {f"{place.name}.npz": {"sha256": provenance["checksum"]}})
+        description = unseal(place.with_name(file), format=FORMAT)
+        try:
+            own = f"{description['experiment']}/{description['setting']}"
+            provenance, settings = dict(description["provenance"]), dict(description["settings"])
+            dims = {key: list(each["dims"]) for key, each in description["arrays"].items()}
+            digest, attached = provenance["checksum"], list(provenance.get("attached", {}))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedError(f"{file} is no description of a result ({error!r})") from error
+        if own != name:
+            raise DamagedError(f"{file} describes the result {own!r}, not {name!r}, which is its path")
+        if named := [one for one in attached if Path(one).name != one or one in ("", "..")]:
+            raise DamagedError(f"{file} names {named[0]!r}, which is no file beside it")
+        require_whole(place.parent, {f"{place.name}.npz": {"sha256": digest}})
     with np.load(place.with_name(f"{place.name}.npz"), allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
-    dims = {key: each["dims"] for key, each in description["arrays"].items()}
+    if set(arrays) != set(dims):
+        differing = sorted(set(arrays) ^ set(dims))
+        raise ResultError(f"{place.name}.npz does not hold the arrays of {file}, by {differing}; {REMEDY}")
     return Result(name=name, arrays=arrays, dims=dims, settings=settings, provenance=provenance)
 
 
