@@ -18,7 +18,7 @@ from docutils.parsers.rst import roles
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
-    "posym_core": ("metrics", "tasks", "encodings", "models", "models.constructed", "store"),
+    "posym_core": ("metrics", "tasks", "encodings", "models", "store"),
     "posym_profile": ("prompts", "language_models", "capture", "planes", "scores", "interventions", "report"),
 }
 FACES = (*(f"{package}.{room}" for package in ROOMS for room in ROOMS[package]), "posym_figures", "posym_figures.plots")

@@ -21,9 +21,7 @@ from posym_companion.one_head.index_retrieval_collisions import (
     make_induction_collisions,
     make_retrieval_collision,
 )
-from posym_companion.verdicts import count_cases
-from posym_core.metrics import rope_angles, rotate, swap_scores
-from posym_core.models.constructed import (
+from posym_companion.theory import (
     PartialInductionHead,
     PositionalIndexHead,
     SymbolicRetrievalHead,
@@ -38,6 +36,8 @@ from posym_core.models.constructed import (
     list_inputs,
     list_worst_inputs,
 )
+from posym_companion.verdicts import count_cases
+from posym_core.metrics import rope_angles, rotate, swap_scores
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 TASKS, GEOMETRY = "book/one_head/three_tasks.ipynb", "book/one_head/trained_geometry.ipynb"

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.judging import Look, Yielded, judge
-from posym_core.metrics import rope_angles
-from posym_core.models.constructed import (
+from posym_companion.theory import (
     HopHead,
     IndexHead,
     RetrievalHead,
@@ -28,6 +27,7 @@ from posym_core.models.constructed import (
     is_hop_right,
     list_sequences,
 )
+from posym_core.metrics import rope_angles
 from posym_core.tasks import LetterTask, NumberTask, apply_index, apply_retrieval, is_valid
 
 SHOWN_IN, MODEL = "book/several_hops/hop_heads.ipynb", "constructed heads of one plane"

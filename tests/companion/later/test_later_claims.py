@@ -23,9 +23,9 @@ from posym_companion.results import name_dims
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
+from posym_companion.theory._index_retrieval_limits import compute_positional_peak
 from posym_core.metrics._exclusion_bound import exclusion
 from posym_core.metrics._rope import rotate
-from posym_core.models.constructed._index_retrieval_limits import compute_positional_peak
 from posym_core.tasks._facts import FactsTask
 from posym_profile.capture._capturing import forward_with_hook
 from posym_profile.interventions._plane_interventions import freeze_rotation

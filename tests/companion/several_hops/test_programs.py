@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posym_companion.several_hops.programs import agreement, candidates
-from posym_core.models.constructed._number_letter_heads import IndexHead, ReflexiveHead, RetrievalHead
+from posym_companion.theory._number_letter_heads import IndexHead, ReflexiveHead, RetrievalHead
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 
 TASKS = [NumberTask(hops=3, letters=20), LetterTask(hops=3)]

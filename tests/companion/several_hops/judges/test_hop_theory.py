@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import hop_theory
-from posym_core.models.constructed._number_letter_heads import IndexHead, list_sequences
-from posym_core.models.constructed._number_letter_limits import compute_index_discrepancy
+from posym_companion.theory._number_letter_heads import IndexHead, list_sequences
+from posym_companion.theory._number_letter_limits import compute_index_discrepancy
 from posym_core.tasks._number_letter_programs import is_valid
 
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_core import swap_scores
-from posym_core.models.constructed._number_letter_heads import (
+from posym_companion.theory._number_letter_heads import (
     IndexHead,
     ReflexiveHead,
     RetrievalHead,
@@ -16,7 +15,7 @@ from posym_core.models.constructed._number_letter_heads import (
     list_sequences,
     list_worst_sequences,
 )
-from posym_core.models.constructed._number_letter_limits import (
+from posym_companion.theory._number_letter_limits import (
     compute_index_discrepancy,
     compute_retrieval_discrepancy,
     find_index_beta,
@@ -24,6 +23,7 @@ from posym_core.models.constructed._number_letter_limits import (
     find_retrieval_beta,
     find_retrieval_limit,
 )
+from posym_core import swap_scores
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_core.tasks._number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
 

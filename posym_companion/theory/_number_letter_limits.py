@@ -3,10 +3,9 @@
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), Theorems 3.1 and 3.2 and Lemma F.1. The paper
 shows that some inverse temperature works, bounds the discrepancy and explains by logits that draw together why Number
 does not generalise to long sequences (section 5); exact values, limits at any length and their proofs are ours. Lengths
-count tokens, the query included.
-*Works* means: the right token's score is strictly the highest for every valid last token
-(:func:`posym_core.tasks.is_valid`) of every sequence of that length. A shorter sequence is never
-harder, so sequences up to that length work as well.
+count tokens, the query included. *Works* means: the right token's score is strictly the highest for every valid last
+token (:func:`posym_core.tasks.is_valid`) of every sequence of that length. A shorter sequence is never harder, so
+sequences up to that length work as well.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from posym_companion.theory._index_retrieval_limits import find_positional_beta, find_smallest, one_minus_cos
 from posym_core._checks import require_count
-from posym_core.models.constructed._index_retrieval_limits import find_positional_beta, find_smallest, one_minus_cos
 
 # Logits that differ by less are a tie: float64 cosines cannot tell them apart.
 TIE = 1e-15
@@ -186,8 +185,7 @@ def find_planes_beta(length: int, angles: Sequence[float] | Float[Tensor, " plan
     ``beta`` is shared evenly: a key at distance ``d`` from the target has the logit ``beta`` times the mean over planes
     of ``cos(d angle)``, so that numbers of planes compare at equal lengths of queries and keys. With ``loss(d)`` 1
     minus that mean, ``sum over k != j of exp(-beta loss(k - j)) < 1`` for every target ``j``, as in
-    :func:`posym_core.models.constructed.find_index_beta`; infinite where all planes return at
-    once.
+    :func:`find_index_beta`; infinite where all planes return at once.
     """
     require_count("length", length, 1, "it counts the query as well")
     angles = torch.as_tensor(angles, dtype=torch.float64)

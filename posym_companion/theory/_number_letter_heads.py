@@ -2,8 +2,7 @@
 
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), section 4: with ``layers`` layers a path of
 ``hops`` hops is walked by ``hops`` times Index (Number) or Retrieval (Letter) and Reflexive ever after. Theorem 3.1
-builds a head of one plane for each; limits of where these work are in
-``number_letter_limits``.
+builds a head of one plane for each; limits of where these work are in ``_number_letter_limits``.
 
 A program maps whole sequences to whole sequences: every token asks those at and before its own position, and becomes
 the token that it found. Positions count from 0. A token that points nowhere stays what it is in a program; what a
@@ -18,8 +17,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from posym_companion.theory._index_retrieval_heads import MOST_INPUTS, one_hot
 from posym_core.metrics._rope import rotate
-from posym_core.models.constructed._index_retrieval_heads import MOST_INPUTS, one_hot
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_core.tasks._number_letter_programs import _check_tokens, split_letters
 
@@ -30,11 +29,6 @@ class HopHead(nn.Module):
     """A causal head with one rotation plane; subclasses say as angles where queries and keys point before rotation.
 
     The logit of key ``j`` for query ``n`` is ``beta cos(n angle + query phase - j angle - key phase)``.
-
-    Attributes:
-        task: whose tokens it reads.
-        angle: radians per position.
-        beta: inverse temperature.
     """
 
     def __init__(self, task: NumberTask | LetterTask, *, angle: float, beta: float):
@@ -84,7 +78,7 @@ class IndexHead(HopHead):
     Values are twice the one-hot token for letters and 0 for integers, and the layer keeps what came in. So an integer
     gives way only where more than half of its attention goes to one letter.
 
-    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.find_index_beta`.
+    Works exactly for ``beta`` above :func:`find_index_beta`.
     """
 
     task: NumberTask
@@ -106,9 +100,8 @@ class RetrievalHead(HopHead):
     pair with an integer where its left letter says, so that the latter finds itself. Values are one-hot tokens, and
     nothing else enters the output.
 
-    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.find_retrieval_beta`
-    for pairs of letters, and above :func:`~posym_core.models.constructed.find_reflexive_beta`
-    for pairs with an integer.
+    Works exactly for ``beta`` above :func:`find_retrieval_beta` for pairs of letters, and above
+    :func:`find_reflexive_beta` for pairs with an integer.
     """
 
     task: LetterTask
@@ -124,8 +117,7 @@ class RetrievalHead(HopHead):
 class ReflexiveHead(HopHead):
     """Reflexive: queries and keys are one vector, so that every token attends to itself most. Values are one-hot.
 
-    Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.find_reflexive_beta`.
+    Works exactly for ``beta`` above :func:`find_reflexive_beta`.
     """
 
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_core.metrics._rope import rope_angles
-from posym_core.models.constructed._number_letter_heads import IndexHead, is_hop_right, list_worst_sequences
-from posym_core.models.constructed._number_letter_limits import (
+from posym_companion.theory._number_letter_heads import IndexHead, is_hop_right, list_worst_sequences
+from posym_companion.theory._number_letter_limits import (
     compute_index_price,
     find_index_beta,
     find_planes_beta,
     list_closest_returns,
 )
+from posym_core.metrics._rope import rope_angles
 from posym_core.tasks._number_letter import NumberTask
 
 

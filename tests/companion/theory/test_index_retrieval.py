@@ -12,9 +12,8 @@ from posym_companion.one_head.index_retrieval_collisions import (
     make_induction_collisions,
     make_retrieval_collision,
 )
-from posym_core import cross_logits, exclusion, swap_scores
-from posym_core.models.constructed import _index_retrieval_limits as limits
-from posym_core.models.constructed._index_retrieval_heads import (
+from posym_companion.theory import _index_retrieval_limits as limits
+from posym_companion.theory._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
     PositionalIndexHead,
@@ -23,6 +22,7 @@ from posym_core.models.constructed._index_retrieval_heads import (
     list_inputs,
     list_worst_inputs,
 )
+from posym_core import cross_logits, exclusion, swap_scores
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 ABOVE, BELOW = 1.001, 0.999

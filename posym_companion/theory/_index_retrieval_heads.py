@@ -1,8 +1,7 @@
 """Heads built by hand that solve the canonical tasks, with the parameters that the proofs name.
 
 Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, Theorems 3, 5, 6 and 7.
-Statements follow the paper; the exact admissible ranges, in
-``index_retrieval_limits``, and their proofs are ours.
+Statements follow the paper; the exact admissible ranges, in ``_index_retrieval_limits``, and their proofs are ours.
 
 All heads share one form. The last token queries every token, itself included; queries and keys live in rotation
 planes; values are one-hot tokens and the read-out ``F`` projects them onto the classes, so a class's score is the
@@ -30,12 +29,7 @@ MOST_INPUTS = 1_000_000
 
 
 class ConstructedHead(nn.Module):
-    """A head whose queries, keys and values are formulas; subclasses give the unrotated ones.
-
-    Attributes:
-        task: the task it is built for.
-        angles: ``[plane]``, float64.
-    """
+    """A head whose queries, keys and values are formulas; subclasses give the unrotated ones."""
 
     def __init__(self, task: Task, angles: Float[Tensor, " plane"]):
         super().__init__()
@@ -85,8 +79,7 @@ class PositionalIndexHead(ConstructedHead):
     Every key is ``v = (1, 0)``; the query of index ``j`` is ``v`` times ``beta``, turned so that after rotation it
     points where a key at position ``j`` points. The logit of position ``k`` is ``beta cos((j - k) angle)``.
 
-    Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.find_positional_beta`.
+    Works exactly for ``beta`` above :func:`find_positional_beta`.
     """
 
     def __init__(self, task: IndexTask, *, angle: float, beta: float):
@@ -110,15 +103,8 @@ class SymbolicRetrievalHead(ConstructedHead):
     query is the asked symbol's times ``beta``, turned so that it points where a key at position ``centre`` points. The
     logit at position ``k`` is ``beta cos((k - centre) angle)`` for the asked symbol and 0 for every other.
 
-    Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.find_symbolic_beta`.
-
-    Args:
-        task: Retrieval.
-        beta: inverse temperature.
-        angle: radians per position.
-        centre: position at which a match counts most; the middle of the context by default, which has the best
-            worst case.
+    Works exactly for ``beta`` above :func:`find_symbolic_beta`. ``centre`` is the position at which a match counts
+    most: by default the middle of the context, which has the best worst case.
     """
 
     task: RetrievalTask
@@ -169,10 +155,8 @@ class PartialInductionHead(ConstructedHead):
     Planes with angle 0 add ``match`` to the logit of tokens with the asked symbol; one plane with all keys equal adds
     ``recency * cos(D angle)`` to the token ``D`` positions before the query, which breaks ties towards the latest.
 
-    Works exactly inside the ranges of
-    :func:`~posym_core.models.constructed.find_recency_limit`,
-    :func:`~posym_core.models.constructed.find_smallest_recency` and
-    :func:`~posym_core.models.constructed.find_smallest_match`.
+    Works exactly inside the ranges of :func:`find_recency_limit`, :func:`find_smallest_recency` and
+    :func:`find_smallest_match`.
     """
 
     task: PartialInductionTask

@@ -2,9 +2,8 @@
 
 Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, Theorems 3, 5, 6 and 7. The
 paper shows that some angle and strength works; the exact ranges below and their proofs are ours. *Works* means: the
-answer's score is strictly the highest on every input of the task, as
-``index_retrieval_heads`` defines scores. Lengths count the context's tokens, angles
-are radians per position, positions count from 0, and strengths are positive.
+answer's score is strictly the highest on every input of the task, as ``_index_retrieval_heads`` defines scores. Lengths
+count the context's tokens, angles are radians per position, positions count from 0, and strengths are positive.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Heads and models written down by hand, and the exact ranges in which they work."""
 
-from posym_core.models.constructed._index_retrieval_heads import (
+from posym_companion.theory._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
     PositionalIndexHead,
@@ -9,7 +9,7 @@ from posym_core.models.constructed._index_retrieval_heads import (
     list_inputs,
     list_worst_inputs,
 )
-from posym_core.models.constructed._index_retrieval_limits import (
+from posym_companion.theory._index_retrieval_limits import (
     compute_positional_peak,
     compute_symbolic_peak,
     find_index_gap,
@@ -21,7 +21,7 @@ from posym_core.models.constructed._index_retrieval_limits import (
     find_symbolic_beta,
     is_within_half_turn,
 )
-from posym_core.models.constructed._number_letter_heads import (
+from posym_companion.theory._number_letter_heads import (
     HopHead,
     IndexHead,
     ReflexiveHead,
@@ -30,7 +30,7 @@ from posym_core.models.constructed._number_letter_heads import (
     list_sequences,
     list_worst_sequences,
 )
-from posym_core.models.constructed._number_letter_limits import (
+from posym_companion.theory._number_letter_limits import (
     compute_index_discrepancy,
     compute_index_price,
     compute_retrieval_discrepancy,
