@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -23,14 +22,8 @@ Refusal = str | Callable[[], str | Exception]
 
 
 def is_asynchronous(device: torch.device) -> bool:
-    """Return whether to spare operations and looks at numbers on a device: all but the CPU wait for each.
-
-    The environment variable ``POSYM_SCORING`` may say so for all, ``device``, or for none, ``cpu``.
-    """
-    chosen = os.environ.get("POSYM_SCORING", "")
-    if chosen not in ("", "cpu", "device"):
-        raise ValueError(f"POSYM_SCORING must be 'cpu' or 'device', or not be set; got {chosen!r}")
-    return chosen == "device" if chosen else device.type != "cpu"
+    """Return whether to spare operations and looks at numbers on a device: all but the CPU wait for each."""
+    return device.type != "cpu"
 
 
 class Checks:

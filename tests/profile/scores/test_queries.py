@@ -9,7 +9,6 @@ import torch
 from architectures import shared, tokens
 from refusals import refuse_each
 
-from benchmarks.operations import scoring
 from posym_profile import HiddenBlocksWarning, profile
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
@@ -98,14 +97,6 @@ def test_rows_that_wait_together_are_those_measured_alone(hold, monkeypatch):
     assert found.positional.shape == (2, 4, 3, 4, 8)
     for query in QUERIES:
         assert_same(found.at(query), profile(model, ids, queries=[query], per_frequency=True, **SEEN), atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["Gemma3", "Llama"])
-def test_the_path_of_a_gpu_gives_the_same(name):
-    model, ids = shared(name), tokens()
-    expected = profile(model, ids, queries=QUERIES, **SEEN)
-    with scoring("device"):
-        assert_same(profile(model, ids, queries=QUERIES, **SEEN), expected, atol=1e-5)
 
 
 def test_padding_is_not_counted():
