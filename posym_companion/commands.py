@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posym_core._arguments import check_places
 from posym_profile.__main__ import add_places
 
 WIDTH = 100
@@ -46,7 +45,6 @@ def _run(options: argparse.Namespace) -> None:
     from posym_companion.catalogue import require_experiment
 
     require_experiment(options.experiment)
-    check_places(options.jobs, options.cluster)
     from posym_companion.experiments import run_experiment
 
     for result in run_experiment(

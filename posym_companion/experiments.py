@@ -28,12 +28,12 @@ from posym_companion.results import (
     save_result,
     work_folder,
 )
-from posym_core._arguments import check_places
 from posym_core.store import (
     HELD,
     DamagedError,
     ResultError,
     UnfinishedWork,
+    check_places,
     choose_device,
     describe_device,
     describe_work,

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import torch
 
-from posym_core._arguments import require_one_place
 from posym_core.store import choose_device, sha256
 from posym_profile.language_models._low_rank import add_lora
 from posym_profile.language_models._packaged import (
@@ -33,6 +32,12 @@ from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 
 # Errors, by name, of a request that was not answered. The last is transformers' of a file that its cache lacks.
 NOT_REACHED = {"ConnectionError", "TransportError", "TimeoutError", "LocalEntryNotFoundError"}
+
+
+def require_one_place(device: str, device_map: object) -> None:
+    """Raise if a device is given beside a map of devices."""
+    if device_map is not None and device != "auto":
+        raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
 
 
 def load_model(

@@ -71,7 +71,7 @@ class ShiftedKeys:
         # Without a mask positions that repeat or have gaps are taken for prompts packed into one row.
         masked = "attention_mask" in self.parameters
         self.inputs = {"attention_mask": torch.ones_like(self.input_ids)} if masked else {}
-        inputs = dict(self.inputs)
+        inputs: dict[str, Any] = dict(self.inputs)
         if positioned := "position_ids" in self.parameters:
             # No position beyond the prompt's: a longer pass would change angles that depend on the length.
             inputs["position_ids"] = self.positions().clamp_min(0)
