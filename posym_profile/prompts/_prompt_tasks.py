@@ -72,13 +72,13 @@ def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int
     """Make the prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``.
 
     Raises:
-        TypeError: if a function of one's own returns no :class:`Prompts`.
-        ValueError: if there is no such task, or its prompts do not fit each other.
+        ValueError: if there is no such task, or a function of one's own returns no :class:`Prompts`, or such as do not
+            fit each other.
     """
     options = PROMPT_TASKS[task].options if task in PROMPT_TASKS else {}
     prompts = find_prompt_task(task)(tokenizer, facts=facts, count=count, seed=seed, **options)
     if not isinstance(prompts, Prompts):
-        raise TypeError(
+        raise ValueError(
             f"{task} must return posym_profile.prompts.Prompts; got {type(prompts).__name__}. Make them with "
             "posym_profile.prompts.draft_prompts, for example"
         )

@@ -30,7 +30,7 @@ def run_profile(
     settings: ProfileSettings,
     folder: Path | str,
     *,
-    figures: bool = True,
+    figures: bool = False,
     explorer: Explorer | None = None,
     force: bool = False,
     progress: bool = True,
