@@ -60,7 +60,6 @@ UNREAD = {
     "head_geometry/*": "symbolic_share",
     "head_geometry/*_[bi]*": "drawn_keys curve",
     "hop_mechanism/*": "use",
-    "later_claims/*": "positional_share positions symbolic_share",
     "multihop/*": "onward",
     "multihop/*_extra*": "attention use",
     "origins/*-*-*-*": "by_origin mass",

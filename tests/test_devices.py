@@ -23,7 +23,6 @@ import posym_profile
 from benchmarks.operations import scoring
 from posym_companion import encodings, solvers
 from posym_companion.encodings.one_layer import EncodedReader
-from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_companion.score_statistics import (
@@ -136,7 +135,6 @@ METRICS = {
     "make_block_table": by_blocks,
     "cube_parts": of_a_square,
     "score_cross_logits": lambda to: metrics.score_cross_logits(to(SQUARE), outside=to(drawn(2, 1))),
-    "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
     "exclusion": lambda to: metrics.exclusion(to(SQUARE)),
     "frequency_shares": lambda to: metrics.frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
     "frequency_use": lambda to: metrics.mean_frequency(metrics.frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
@@ -323,7 +321,6 @@ OF_THE_COMPANION = (
     *(f"posym_companion.encodings.{name}" for name in ("knobs", "spectra", "witnesses")),
     "posym_companion.one_head.plane_geometry",
     "posym_companion.solvers.areas",
-    "posym_companion.later.lost_orders",
 )
 
 
