@@ -8,11 +8,9 @@ import torch
 from own_packages import as_before, example
 
 import posym_core.encodings
-from posym_companion.encodings import LEVELS, ability_table, atlas_rows, playground, write_atlas
+from posym_companion.encodings import ability_table
 from posym_companion.encodings.encoding_study import EncodingStudy
 from posym_companion.encodings.encoding_study import full_size as studies
-from posym_companion.encodings.encoding_tasks import EncodingTasks
-from posym_companion.encodings.encoding_tasks import full_size as tasks
 from posym_core import encodings
 from posym_core._extensions import ExtensionError
 from posym_core.encodings._registry import EncodingEntry
@@ -30,7 +28,7 @@ def patch(tmp_path) -> Iterator[pytest.MonkeyPatch]:
 
 
 def test_the_example_is_found_by_adding_one_file(patch, tmp_path):
-    """Atlas, questions, playground and experiments know it, and nothing else was edited."""
+    """Questions and experiments know it, and nothing else was edited."""
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "window.py").write_text(example("An encoding"), encoding="utf-8")
     patch.setattr(posym_core.encodings, "__path__", [*posym_core.encodings.__path__, str(tmp_path / "room")])
@@ -39,14 +37,8 @@ def test_the_example_is_found_by_adding_one_file(patch, tmp_path):
     made = encodings.make_encoding("window", SHAPE, depth=3.0)
     far, near = made.cross_logits(torch.zeros(2, 8), torch.zeros(2, 8, 8)).aminmax()
     assert (float(far), float(near)) == (-3, 0)
-    (row,) = atlas_rows(["window"], folder=tmp_path)
-    assert [cell.text for cell in row.cells] == ["–"] * 3 + ["—"] * 5
-    assert write_atlas([row])[1][:2] == ["**Window**", "–\u00a0·\u00a0–\u00a0·\u00a0–"]
     assert {answer.reason for answer in ability_table(["window"])} == {"nobody has proved yet what its heads can be"}
-    assert playground("window", 0.5).C.shape[0] == LEVELS
-    assert [setting.encoding for setting in tasks()][-1] == "window"
     assert {setting.task for setting in studies() if setting.setup == "window"} == {"distance", "count"}
-    assert EncodingTasks(encoding="window").name == "encoding_tasks/window"
     model = EncodingStudy(task="count", setup="window", seeds=(0,), steps=2, test=4, ablated=4, pointed=2)
     assert model.setup == "window"
 
