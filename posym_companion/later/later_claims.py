@@ -111,8 +111,7 @@ def measure_retrieval(model: Any, tokenizer: Any, setting: LaterClaims) -> dict[
         ``conditions``, and under each ``correct`` and ``log_probability`` of the right attribute among those named,
         ``[condition, prompt]``.
     """
-    drawn = {"facts": setting.length, "count": setting.prompts}
-    prompts = binding_prompts(tokenizer, **drawn, seed=setting.seed)
+    prompts = binding_prompts(tokenizer, facts=setting.length, count=setting.prompts, seed=setting.seed)
     generator = torch.Generator().manual_seed(setting.seed)
     patched = patched_heads(model, answer_pairs(prompts, generator), setting.prompts // 2)
     whole = patched["clean_whole"].sum() - patched["other_whole"].sum()
@@ -120,7 +119,7 @@ def measure_retrieval(model: Any, tokenizer: Any, setting: LaterClaims) -> dict[
     planes = find_planes(model, prompts.input_ids.shape[1])
     energy = look(model, prompts, ["plane_energy_share"])["plane_energy_share"].nanmean(0)
     # Other prompts than those that tell which heads carry the answer.
-    prompts = binding_prompts(tokenizer, **drawn, seed=setting.seed + 1)
+    prompts = binding_prompts(tokenizer, facts=setting.length, count=setting.prompts, seed=setting.seed + 1)
     arrays: dict[str, list[np.ndarray]] = {"correct": [], "log_probability": []}
     planned = list_operations(restored, energy, setting.draws, generator)
     for interventions in planned.values():

@@ -22,6 +22,7 @@ from posym_companion.verdicts import (
     OnOtherPrompts,
     Remedy,
     Row,
+    Rule,
     combine_columns,
     combine_families,
 )
