@@ -227,17 +227,7 @@ def train_model(
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> tuple[EncodingModel, History]:
-    """One model in evaluation mode, and what happened in its training.
-
-    Args:
-        setting: what to train.
-        seed: of weights and sentences.
-        schedule: how to train; the setting's by default.
-        observe: see :func:`posym_core.models.train`; it is given a :class:`ClassLoss`.
-        device: see :func:`posym_profile.load_model`.
-        checkpoint: file that a killed training resumes from.
-        progress: show a bar.
-    """
+    """One model in evaluation mode, and what happened in its training."""
     task = setting.make_task()
     loss = ClassLoss(EncodingModel(setting.model_settings(), seed=seed)).to(choose_device(device))
     place = torch.device(choose_device(device))

@@ -89,17 +89,7 @@ def station_scores(
 ) -> StationScores:
     """Score all heads at all stations, with every token before the station as a block of its own.
 
-    Args:
-        layers: see :func:`capture_layers`.
-        path: positions from the query over the stations to the answer, -1 behind its end, as
-            :class:`posym_core.tasks.MultihopBatch` holds it.
-        angles: radians per position and plane.
-        pairing: ``"neighbours"`` for GPT-J.
-        tau: temperature of the weights over pairs of blocks.
-        eps: floor of the norms in the cosine.
-
-    Raises:
-        ValueError: if a station has fewer than two tokens before it: nothing can be swapped.
+    A path has positions from the query over the stations to the answer, and -1 behind its end.
     """
     depth, sequences, heads, _, dim = layers.query.shape
     path = path.cpu()

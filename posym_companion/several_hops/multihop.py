@@ -365,16 +365,6 @@ def train_together(
     Every model starts from the weights, sees the sequences and drops what it would alone, so it is the model that it
     would be alone up to rounding. A GPU makes a step as one CUDA graph and is hardly slower for a few models than for
     one; a CPU gains nothing.
-
-    Args:
-        settings: of each.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; data and weights start the same everywhere.
-        checkpoint: file that a killed run resumes from: on a CPU to the last bit.
-        progress: show a bar.
-        report: called with a line at every checkpoint.
-
-    Raises:
-        ValueError: if settings differ in more than seeds, or the lengths of sequences are drawn for every batch.
     """
     first = settings[0]
     if unlike := [one.name for one in settings[1:] if replace(one, seed=first.seed) != first]:
