@@ -21,8 +21,6 @@ import posym_core.metrics
 import posym_core.models
 import posym_profile
 from posym_companion import encodings, solvers
-from posym_companion.encodings.one_layer import EncodedReader
-from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_companion.score_statistics import (
@@ -125,7 +123,6 @@ METRICS = {
     "make_block_table": by_blocks,
     "cube_parts": of_a_square,
     "score_cross_logits": lambda to: metrics.score_cross_logits(to(SQUARE), outside=to(drawn(2, 1))),
-    "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
     "exclusion": lambda to: metrics.exclusion(to(SQUARE)),
     "frequency_shares": lambda to: metrics.frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
     "frequency_use": lambda to: metrics.mean_frequency(metrics.frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
@@ -244,15 +241,13 @@ OF_ENCODINGS = {
     "MixedHeads": in_mixed_heads,
     "URPE.cross_weights": urpe_weights,
     "closest_symbolic": lambda to: encodings.closest_symbolic(to(ANGLES), 12),
-    "descent_steps": lambda to: encodings.descent_steps(to(GRAM[0] + 9 * torch.eye(5)), to(drawn(5))),
 }
 
-# These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
+# These take no tensor, and what they give lies on the CPU; a witness is made there.
 WITHOUT_INPUT = {
     *("ability", "ability_table", "alibi_slopes", "amounts", "draw_encoding", "draw_spread", "witness"),
     *(f"{kind}_witness" for kind in ("absolute", "bias", "magnitude", "slope", "turned", "two_directions")),
-    *("wave_witness", "whole_turn_witness", "knob", "network", "nothing", "option", "part_of_a_turn", "pull"),
-    *("reflection", "selection", "swing", "turning", "playground", "train_head", "register_encoding"),
+    *("wave_witness", "whole_turn_witness", "register_encoding"),
     *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
     *("group_hubs", "list_hub_pairs"),  # asked of a CPU alone
 }
@@ -311,11 +306,9 @@ def test_encodings(name, other_device):
 
 # What computes with tensors in the companion and is no experiment.
 OF_THE_COMPANION = (
-    *(f"posym_companion.encodings.{name}" for name in ("abilities", "conditioning", "head_playground", "known_heads")),
-    *(f"posym_companion.encodings.{name}" for name in ("knobs", "spectra", "witnesses")),
+    *(f"posym_companion.encodings.{name}" for name in ("abilities", "known_heads", "spectra", "witnesses")),
     "posym_companion.one_head.plane_geometry",
     "posym_companion.solvers.areas",
-    "posym_companion.later.lost_orders",
 )
 
 
@@ -352,10 +345,6 @@ def toys():
     return models.ToyEnsemble(TASK, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8)
 
 
-def one_layer():
-    return EncodedReader(TASK, encoding="learned", length=4, seed=0, width=8, heads=2)
-
-
 def decoders():
     return models.DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]]]), seeds=(0, 1), heads=2)
 
@@ -370,7 +359,6 @@ def streams(count, generators):
 
 TRAINED = {
     "toys": (toys, lambda count, generators: sample_streams(TASK, count, generators)),
-    "one layer": (one_layer, lambda count, generators: TASK.sample(count, generators[0])),
     "decoders": (decoders, streams),
     "language_removal models": (language_models, lambda count, generators: FACTS.sample(count, generators[0])),
 }

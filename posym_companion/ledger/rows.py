@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -26,12 +25,8 @@ from posym_companion.verdicts import (
     Rule,
     combine_columns,
     combine_families,
-    count_cases,
 )
 from posym_core.metrics import Estimate
-
-# The number that says on how many other models a claim's rule holds whole.
-ELSEWHERE = "other models in which the rule holds whole"
 
 
 def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
@@ -69,8 +64,7 @@ def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """Return a claim decided, on its own prompts, on those of every remedy, and on every other model that is asked."""
     fixed: dict[str, Fixed] = {**(judged.families or {}), **dict.fromkeys(judged.others, judged.rule_fixed)}
     by_model = {model: measured(judged.measure, model=model) for model in fixed}
-    first, *rest = count_elsewhere(judged.rule, [measured(judged.measure), *by_model.values()])
-    row = replace(decide(judged, first), remedied=_remedied(judged, measured))
+    row = replace(decide(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
     if judged.families is None:
         return replace(row, sentence=write_sentence(judged, row))
     again = [
@@ -80,33 +74,13 @@ def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
             remedied=_remedied(judged, partial(measured, model=model)),
             **judge_again(judged, fixed[model], other),
         )
-        for model, other in zip(fixed, rest, strict=True)
+        for model, other in by_model.items()
     ]
     families, others = again[: len(judged.families)], again[len(judged.families) :]
     verdict = reduce(combine_families, (one.verdict for one in families), row.verdict)
     evidence = [*dict.fromkeys(name for one in (row, *again) for name in one.evidence)]
     row = replace(row, verdict=verdict, verdict_of_model=row.verdict, families=families, others=others)
     return replace(row, evidence=evidence, sentence=write_sentence(judged, row))
-
-
-def count_elsewhere(rule: Rule, measured: Sequence[Measured | str]) -> list[Measured | str]:
-    """Add to what each model gives on how many of the others the rule holds whole, of those that can tell, if it asks.
-
-    Each is judged by the other lines of the rule.
-    """
-    alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
-    if alone == rule:
-        return [*measured]
-    verdicts = [None if isinstance(one, str) else alone.verdict(one.ours) for one in measured]
-    counted: list[Measured | str] = []
-    for place, one in enumerate(measured):
-        if not isinstance(one, str):
-            numbers: Any = copy(one.ours)
-            rest = [*verdicts[:place], *verdicts[place + 1 :]]
-            numbers[ELSEWHERE] = count_cases(each == rule.whole for each in rest if each not in (None, "not testable"))
-            one = replace(one, ours=numbers)
-        counted.append(one)
-    return counted
 
 
 def write_sentence(judged: Claim, found: Row) -> str:

@@ -20,7 +20,7 @@ from posym_companion.encodings.encoding_study import (
     same_without_padding,
 )
 from posym_companion.judging import Look, Yielded, judge
-from posym_companion.results import Result, load_result
+from posym_companion.results import Result, load_result, load_stored_results
 from posym_core.metrics import mean_interval
 
 FAILS = 0.25  # an accuracy below this is a failure
@@ -46,6 +46,11 @@ def load_study(task: StudyTask, setup: str, folder: Path | None = None) -> Resul
         ResultError: if it is missing or altered.
     """
     return load_result(find_study(task, setup).name, folder=folder)
+
+
+def study_result(encoding: str, task: StudyTask) -> Result | None:
+    """Return what is stored of an encoding, all else equal, if anything."""
+    return next(iter(load_stored_results([EncodingStudy(task=task, setup=encoding).name])), None)
 
 
 def always_better(one: Result, other: Result) -> bool:
