@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from posym_companion.experiments import load_experiment_model
-from posym_companion.solvers.solver_settings import TaskSolvers, expectation
+from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
 from posym_companion.solvers.task_solvers import train_ensemble
 from posym_core.models import DecoderEnsemble
@@ -36,10 +36,7 @@ ROOM = 100_000_000
 
 
 def _solvers() -> Mapping[str, TaskSolvers]:
-    full = [
-        TaskSolvers(band=band, layers=LAYERS, heads=HEADS, expected=expectation(band, LAYERS, ("binding", "index")))
-        for band in BANDS
-    ]
+    full = [TaskSolvers(band=band, layers=LAYERS, heads=HEADS) for band in BANDS]
     return {one.name.partition("/")[2]: one for one in (*full, *map(small_solver, full))}
 
 
