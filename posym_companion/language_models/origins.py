@@ -112,11 +112,7 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
 
 
 def draw_prompts(tokenizer: Any, setting: Origins) -> Prompts:
-    """The prompts of a setting; what stands in front changes nothing behind it.
-
-    Raises:
-        ValueError: if a fact is not four tokens, or what the setting asks cannot be had with prose.
-    """
+    """Return the prompts of a setting; what stands in front changes nothing behind it."""
     if setting.wording == PROSE:
         if setting.lead or setting.vary_frame:
             raise ValueError("prose has no facts in front and no frame; pass lead=0, vary_frame=False")

@@ -51,13 +51,7 @@ def ranked_names() -> list[str]:
 
 
 def load_ranked(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any]:
-    """A language model and its tokenizer, or an ensemble of small decoders and nothing.
-
-    Args:
-        name: for :func:`posym_profile.load_model`, or one of :data:`SOLVERS`.
-        device: see :func:`posym_profile.load_model`.
-        folder: of results; these models need none.
-    """
+    """Return a language model and its tokenizer, or an ensemble of :data:`SOLVERS` and nothing."""
     if name not in SOLVERS:
         return load_experiment_model(name, device=device)
     return load_kept_solver(SOLVERS[name], device=device), None

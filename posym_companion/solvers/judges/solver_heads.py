@@ -22,11 +22,7 @@ DRAWS = 500  # of the bootstrap over seeds
 
 
 def load_settings(folder: Path | None = None) -> dict[str, Result]:
-    """Return the settings that claims about heads are measured on.
-
-    Raises:
-        MissingResultError: if there is none.
-    """
+    """Return the settings that claims about heads are measured on, at least one."""
     settings = {
         name: result
         for name, result in solver_results(folder).items()

@@ -26,11 +26,7 @@ COMMAND = "posym run task_solvers"
 
 
 def solver_results(folder: Path | None = None, *, least: int = 1) -> dict[str, Result]:
-    """Return stored settings by name, in the order of the grid.
-
-    Raises:
-        MissingResultError: if there are fewer than ``least``.
-    """
+    """Return stored settings by name, in the order of the grid, at least so many."""
     stored = set(list_results("task_solvers", folder=folder))
     names = [setting.name for setting in full_size() if setting.name in stored]
     if len(names) < least:
