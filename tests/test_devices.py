@@ -36,7 +36,6 @@ from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import draw_hop_questions, write_hop_text
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import agreement
-from posym_companion.solvers.families import FactsLoss, answers_right
 from posym_companion.solvers.low_rank_training import train_lora
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
 from posym_core import metrics, models
@@ -349,10 +348,6 @@ def decoders():
     return models.DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]]]), seeds=(0, 1), heads=2)
 
 
-def language_models():
-    return FactsLoss(solvers.family_model("gemma2", FACTS, layers=2, width=16), FACTS)
-
-
 def streams(count, generators):
     return sample_streams(FACTS, count, generators)
 
@@ -360,7 +355,6 @@ def streams(count, generators):
 TRAINED = {
     "toys": (toys, lambda count, generators: sample_streams(TASK, count, generators)),
     "decoders": (decoders, streams),
-    "language_removal models": (language_models, lambda count, generators: FACTS.sample(count, generators[0])),
 }
 
 
@@ -423,7 +417,6 @@ HOPS = NumberTask(window=3, steps=4, letters=7, hops=3)
 HOP_BATCH = HOPS.sample(6, generator=torch.Generator().manual_seed(0))
 SENTENCES = DistanceTask(longest=10, vocabulary=9, distances=4, side=2)
 SENTENCE_BATCH = SENTENCES.sample(5, generator=torch.Generator().manual_seed(0))
-FACT_PROMPTS = FACTS.ask("binding", 3, torch.Generator().manual_seed(0))
 ADDED = {f"lm_head.{part}": drawn(*shape).float() for part, shape in (("up", (97, 2)), ("down", (2, 64)))}
 
 
@@ -533,8 +526,9 @@ def additions(to, put):
 
 
 def bend(to, put):
-    model = FactsLoss(to(solvers.family_model("gemma2", FACTS, layers=1, width=16)), FACTS)
-    return encodings.sharpness(model.losses(placed(FACT_PROMPTS, to)), list(model.parameters()), tolerance=1e-2).value
+    model = to(one_layer())
+    batch = placed(TASK.sample(6, torch.Generator().manual_seed(0)), to)
+    return encodings.sharpness(model.losses(batch), list(model.parameters()), tolerance=1e-2).value
 
 
 class Characters:
@@ -589,13 +583,10 @@ OF_MODELS = {
     ],
     "sharpness": bend,
     "add_lora": additions,
-    "right answers of facts": lambda to, put: answers_right(
-        to(solvers.family_model("llama", FACTS, layers=1, width=16)).eval(), FACTS, placed(FACT_PROMPTS, to)
-    ),
 }
 # These read no number of a model and take no tensor.
 NOTHING_READ = {
-    *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "family_model", "hops_figure", "load_facts_model"),
+    *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "hops_figure", "load_facts_model"),
     *("load_model", "load_tokenizer", "trainer"),
     *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
     *("find_matrix", "make_unsupported_error", "refuse_without_pictures", "summarize_loaded", "draw_weights"),

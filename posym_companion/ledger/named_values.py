@@ -129,7 +129,7 @@ def kinds_of_solver(folder: Path | None, *, two_questions: bool) -> Found:
 def score_advantage(folder: Path | None, *, model: str, other: str) -> Found:
     """By how much less accuracy is left, over all numbers of removed heads, in the order of the symbolic score."""
     result = removal_results(model, folder)["remove"]
-    sample = f"{result['correct'].shape[-1]} questions about {len(result['lists'])} lists in an untaught wording"
+    sample = f"{result['correct'].shape[-1]} questions about {result.settings['lists']} lists in an untaught wording"
     return language_advantages(result)["score", other], sample
 
 

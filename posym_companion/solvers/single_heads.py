@@ -28,22 +28,9 @@ def patch_each_head(
     outputs: Float[Tensor, "layer head dim"],
     answers: Int64[Tensor, " answer"],
 ) -> Float[Tensor, "layer head answer"]:
-    """Logits of some answers behind a prompt when one head at a time says something else at the last token.
+    """Return logits of some answers behind a prompt when one head at a time says something else at the last token.
 
-    Args:
-        model: a Hugging Face decoder that keeps keys and values, in evaluation mode.
-        input_ids: one prompt of at least two tokens.
-        outputs: what each head says instead.
-        answers: tokens whose logits are wanted.
-
-    Returns:
-        For each head, the model's own logits with that head alone replaced, float32 on the CPU.
-
-    Raises:
-        UnsupportedModelError: see :func:`find_output_projections`; or if the model keeps no keys and values
-            of a prompt, or gives other logits by them.
-        TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads, or token
-            ids are not its own.
+    The model keeps keys and values of a prompt of at least two tokens, and gives the same logits by them.
     """
     model = unwrap(model)
     ids = check_prompts(model, input_ids, least=2)
@@ -101,11 +88,7 @@ def patch_head(
     layer: int,
     head: int,
 ) -> Float[Tensor, "prompt vocabulary"]:
-    """Logits behind prompts when one head says something else at every token, in every prompt the same.
-
-    Raises:
-        UnsupportedModelError, TypeError, ValueError: see :func:`patch_heads`; or if token ids are not the model's own.
-    """
+    """Return logits behind prompts when one head says something else at every token, in every prompt the same."""
     model = unwrap(model)
     ids = check_prompts(model, input_ids)
     require_outputs(model, outputs, (ids.shape[1],))

@@ -30,7 +30,6 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "plane_profile": (("text_16", "index_32"), {"facts": 4, "prompts": 2}),
     "random_weights": (("random1_likes_16", "trained_bought_16_varied"), {"prompts": 2}),
     "reader_heads": (("/0_likes", "/0_likes_alone"), {}),
-    "head_addresses": (("untaught_speaks", "additions-taught0_facts", "matrices-taught0_facts"), {}),
     "score_robustness": (("choices", "tasks", "intervention", "answers"), {"prompts": 2, "permutations": 4}),
     "taught_answers": (("/1",), {}),
     "taught_gemma": (("/all_0", "/fastest_0"), {}),
@@ -144,9 +143,6 @@ def models(wide, tokenizer, monkeypatch, all_arrays_stored):
     for name in ("binding_direction", "taught_profile", "taught_answers", "reader_heads"):
         module = importlib.import_module(MODULES[name])
         monkeypatch.setattr(module, "kept_factors", lambda *a: {})
-    module = importlib.import_module(MODULES["head_addresses"])
-    heads = module.Heads(layer=0, tested=(0,), others=(1,), readers=((1, 0), (1, 1)))
-    monkeypatch.setattr(module, "HEADS", dict.fromkeys(module.HEADS, heads))
     return asked
 
 
