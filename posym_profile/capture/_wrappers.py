@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from posym_profile.language_models._refusals import make_unsupported_error
+from posym_profile.language_models._refusals import check_uncompiled, make_unsupported_error
 
 # Kinds of PEFT that choose or share weights in a forward pass of their own, beside the model's.
 OWN_PASSES = {"POLY", "SHADOW", "XLORA"}
@@ -32,6 +32,15 @@ def unwrap(model: Any) -> nn.Module:
         if inside is None:
             return model
         model = inside
+
+
+def unwrap_to_edit(model: Any) -> nn.Module:
+    """Return what :func:`unwrap` finds; raise if the model or a part of it is compiled."""
+    inside = unwrap(model)
+    for part in (model, inside):
+        if isinstance(part, nn.Module):
+            check_uncompiled(part)
+    return inside
 
 
 def _find_inside(model: Any) -> Any:
