@@ -73,7 +73,7 @@ def measure_head_labels(
         :class:`HeadLabels`, on the CPU. Windows narrower than ``length`` leave no induction to be seen.
 
     Raises:
-        UnsupportedModelError: if the model cannot be captured, or has no output layer.
+        UnsupportedModelError: if the model cannot be captured.
     """
     model = unwrap(model)
     check_model(model)

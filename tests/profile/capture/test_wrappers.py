@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from posym_profile.capture._capturing import capture
 from posym_profile.capture._wrappers import unwrap
+from posym_profile.interventions import ablate_heads, edit_rope, freeze_rotation
 from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.scores._profiling import profile
@@ -62,13 +63,19 @@ def test_a_model_alone_is_itself():
 
 
 @pytest.mark.parametrize("name", ["Llama", "GPT-J"])
-def test_compiled_models_and_layers(name):
-    model, compiled = shared(name), build(name)
-    same(torch.compile(compiled, backend="eager"), model, 0)
-    layers = compiled.model.layers if name == "Llama" else compiled.transformer.h
-    for layer in layers:
-        layer.compile(backend="eager")
+def test_compiled_models_are_scored_and_not_edited(name):
+    model, compiled = build(name), torch.compile(build(name), backend="eager")
     same(compiled, model, 0)
+    said = f"^{type(model).__name__} is compiled by torch.compile; pass the model itself$"
+    edits = (ablate_heads(compiled, [(0, 1)]), edit_rope(compiled, freeze_rotation(), length=44))
+    for edit in edits:
+        with pytest.raises(UnsupportedModelError, match=r"is compiled by torch.compile; pass"), edit:
+            pass
+    layers = model.model.layers if name == "Llama" else model.transformer.h
+    layers[0].compile(backend="eager")
+    for refused in (lambda: capture(model, tokens()), lambda: ablate_heads(model, [(0, 1)]).__enter__()):
+        with pytest.raises(UnsupportedModelError, match=said):
+            refused()
 
 
 @pytest.mark.parametrize("mixed", [False, True])

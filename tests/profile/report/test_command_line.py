@@ -222,37 +222,6 @@ def test_queries_are_known_when_a_profile_is_loaded(queries, tiny, tmp_path):
     assert len(found.at(12).top(2, "positional")) == 2
 
 
-def test_a_slip_in_a_packaged_name_is_told_without_the_hub(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: pytest.fail("asked the hub"))
-    for name in (
-        "gemma3-270m",
-        "gemma-3-270m-bind",
-        "Gemma-3-270M",
-        "smollm2",
-        "smollm-135m",
-        "smolm2-135m",
-        "smollm2-135m-bind",
-    ):
-        assert main(["profile", name, "--task", "text", "--out", str(tmp_path)]) == 1
-        said = capsys.readouterr().err
-        packaged = "'gemma-3-270m', 'smollm2-135m', 'gemma-3-270m-binds', 'smollm2-135m-binds'"
-        assert f"no model is called {name!r}; packaged are {packaged}; a model of the Hugging Face hub is" in said
-
-
-@pytest.mark.parametrize("family", ["Llama", "Gemma3", "Qwen2"])
-def test_a_folder_without_a_tokenizer_is_said_to_have_none(family, tmp_path, capsys):
-    model = save_model(tmp_path / "model", family)
-    for path in model.glob("token*"):
-        path.unlink()
-    assert main(["profile", str(model), "--task", "binding", "--out", str(tmp_path / "out")]) == 1
-    message = "/model' could be loaded: it has no tokenizer. Put its files (tokenizer.json, or"
-    assert message in capsys.readouterr().err
-    # One that transformers makes up, because a file of settings is there, has no words.
-    (model / "tokenizer_config.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match=r"no model .* could be loaded: "):
-        load_model(str(model))
-
-
 def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
     def refuse(*a, **k):
         raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
@@ -335,8 +304,8 @@ def test_a_template_words_the_task_that_a_survey_takes_by_default(given, tasks, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["profile", "nobody/has-this", "--task", "text"], "error: no model 'nobody/has-this' could be loaded: "),
-        (["profile", "/nowhere", "--task", "text"], "there is no such folder"),
+        (["profile", "nobody/has-this", "--task", "text"], "error: .*nobody/has-this"),
+        (["profile", "/nowhere", "--task", "text"], "error: .*/nowhere"),
         (["run", "binding_profile", "--small"], "the small size has the full size's names.*--results folder"),
         (["run", "later_claims", "--model", "Qwen/Q"], "later_claims has models of its own, so --model Qwen/Q"),
         (["claims", "--results", "/nowhere"], "error: there is no folder of results at /nowhere; pass"),
@@ -416,39 +385,7 @@ def test_ctrl_c_leaves_what_is_finished_and_has_status_130(tiny, tmp_path, monke
     assert capsys.readouterr().err == "interrupted; 1 of 2 chunks are kept; run the same command again to go on\n"
 
 
-class GatedRepoError(OSError):
-    """As the hub's library calls it."""
-
-
-class RepositoryNotFoundError(OSError):
-    """As the hub's library calls it."""
-
-
-@pytest.mark.parametrize(
-    ("cause", "message"),
-    [
-        (GatedRepoError("401"), r"it is gated\. Accept its terms on its page .* `hf auth login`"),
-        (RepositoryNotFoundError("401"), r"has no such model, or a private one .*Check the name \(owner/model\)"),
-        (ConnectionError("refused"), r"hub was not reached.* Check the name and the network, or pass 'gemma-3-270m'"),
-    ],
-)
-def test_why_a_model_of_the_hub_cannot_be_had(cause, message, tmp_path, monkeypatch, capsys):
-    def refuse(*a, **k):
-        try:
-            raise cause
-        except OSError as error:
-            raise OSError("We could not load the model") from error
-
-    import transformers
-
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", refuse)
-    assert main(["profile", "owner/name", "--task", "text", "--out", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert re.search(rf"error: no model 'owner/name' could be loaded: .*{message}", said), said
-
-
 def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
-    import transformers
 
     config = transformers.LlamaConfig()
     config._commit_hash = "abc"
