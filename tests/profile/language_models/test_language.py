@@ -467,7 +467,7 @@ def test_what_is_no_decoder_is_refused_before_its_weights(kind, said, tmp_path):
 
 
 def test_a_name_that_is_none_is_transformers_to_refuse():
-    with pytest.raises(OSError, match="huggingface.co"):
+    with pytest.raises(OSError, match="huggingface"):
         load_model("nobody/has-this-model", device="cpu")
 
 

@@ -304,8 +304,6 @@ def test_a_template_words_the_task_that_a_survey_takes_by_default(given, tasks, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["profile", "nobody/has-this", "--task", "text"], "error: .*huggingface.co"),
-        (["profile", "/nowhere", "--task", "text"], "error: .*"),
         (["run", "binding_profile", "--small"], "the small size has the full size's names.*--results folder"),
         (["run", "later_claims", "--model", "Qwen/Q"], "later_claims has models of its own, so --model Qwen/Q"),
         (["claims", "--results", "/nowhere"], "error: there is no folder of results at /nowhere; pass"),
