@@ -211,5 +211,6 @@ def known_heads(name: str) -> KnownHeads:
     Raises:
         ValueError: if there is no such encoding.
     """
-    ENCODINGS.find(name)
+    if name not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(map(repr, ENCODINGS))}; got {name!r}")
     return KNOWN_HEADS.get(name, KnownHeads(answers="nobody has proved yet what its heads can be"))
