@@ -15,7 +15,6 @@ from posym_companion.verdicts import (
     UNDECIDED,
     Cases,
     Claim,
-    Fixed,
     Judgement,
     Measured,
     Number,
@@ -110,7 +109,9 @@ def judge(rule: Rule, found: Measured | str) -> dict[str, Any]:
         "parts": rule.parts(found.ours),
         "answers": rule.answers(found.ours),
         "ours": {name: convert_to_json(value) for name, value in {**read, **found.ours}.items()},
-        "cases": {name: {case: convert_to_json(x) for case, x in each.items()} for name, each in found.ours.cases.items()},
+        "cases": {
+            name: {case: convert_to_json(x) for case, x in each.items()} for name, each in found.ours.cases.items()
+        },
         "evidence": list(found.evidence),
     }
 

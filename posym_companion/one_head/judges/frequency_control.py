@@ -169,7 +169,6 @@ def accuracy_is_bent(look: Look) -> Iterator[Yielded]:
         for task, sign in (("Index", 1), ("Retrieval", -1)):
             cell, where = f"{task.lower()}_single_{length}", f"{task}, {length} positions"
             bends, partly = sign * u_index(result, cell), bent_angles(result, cell, length)
-            yield "mean over angles of the bend, times the paper's sign", where, mean_interval(bends[:, partly].mean(1))
             for k in np.flatnonzero(partly):
                 angle = f"{where}, {result['angles'][k]:.2g} rad"
                 yield "ends minus middle, times the paper's sign", angle, mean_interval(bends[:, k])
