@@ -69,13 +69,9 @@ class Look:
 def judge(
     *shown_in: str, model: str = "", measured_on: str = "", note: str = ""
 ) -> Callable[[Callable[[Look], Iterator[Yielded]]], Callable[..., Measured]]:
-    """Make a judge, as a claim's ``judge`` names it, of a generator.
+    """Make a judge, as a claim's ``judge`` names it, of a generator, which may say otherwise what was measured on.
 
-    Args:
-        shown_in: chapters that show the numbers.
-        model: the language model that is asked where a claim names no other.
-        measured_on: what the numbers are of; ``{model}`` stands for the model's name. The generator may say otherwise.
-        note: see :class:`Look`; the generator may say otherwise.
+    ``shown_in`` are chapters that show the numbers; ``{model}`` in ``measured_on`` stands for the model's name.
     """
 
     def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:

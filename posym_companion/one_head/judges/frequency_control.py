@@ -38,9 +38,6 @@ def u_index(result: Arrays, cell: str) -> np.ndarray:
 
     Accuracy where the answer stands in the first or last eighth of the positions, minus accuracy in the central
     quarter, every position counting alike. Only for tasks whose answers stand everywhere.
-
-    Raises:
-        ValueError: if some of these positions were never asked for.
     """
     by_position = accuracy_by_position(result, cell)
     length = by_position.shape[-1]
