@@ -93,7 +93,6 @@ def _whole(row: Row) -> str:
         "Claim": row.claim,
         "Paper": row.paper,
         "Here": row.summary,
-        "Models": row.by_column,
         "Rule": row.rule,
         "Fails in": "; ".join(row.fails_in),
         "Changes": row.changes,

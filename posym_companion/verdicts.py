@@ -151,8 +151,7 @@ class Line:
         part: the part of the claim that stands or falls with it, in words.
         of: name of the number.
         unit: what is counted where the number is :class:`Cases` or a :class:`SeedRange`, in the plural.
-        above: the line that it must lie above.
-        below: the line that it must lie below. Without either the number is :class:`Cases`.
+        above, below: the line beyond which it must lie. Without either the number is :class:`Cases`.
         mean: a line on the same side beyond which an estimate must lie without its interval, too.
         refutes: whether a miss is a counter-example to the claim as it is worded.
         testable: what must hold for this line to be able to fail and to hold; always, if None. A line that counts
@@ -415,14 +414,7 @@ def _answer(line: Line, numbers: Mapping[str, Any]) -> LineAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured for a claim.
-
-    Attributes:
-        ours: name -> number; those that the rule looks at among them.
-        model: what it was measured on.
-        evidence: names of results, and the chapters that show them.
-        note: what a reader of the verdict should also know; a sentence or two.
-    """
+    """What was measured for a claim, on which model; ``evidence`` are names of results, and chapters that show them."""
 
     ours: Numbers
     model: str
@@ -435,11 +427,8 @@ class Claim:
     """A statement of a paper and how it is judged.
 
     Attributes:
-        id: paper and number, for example ``"U25-2"``.
         short: the claim in ten words.
-        claim: the statement, in a sentence or two.
         paper: the paper's own figure.
-        rule: how numbers become a verdict.
         measure: from the folder of results to what was measured.
         rule_fixed: ``"before the run"``, ``"after a first look"`` at the data, or ``"not auditable"`` where
             experiments, results and rules entered the history together, so that it cannot show which was first.
@@ -452,7 +441,6 @@ class Claim:
         columns: the same claim, asked of others by rules of their own.
         sentences: what a person would say of the verdict, for each verdict that was written about. A number of ours
             stands in braces, ``{name}``, or ``{name|.2f}`` with a format and without its interval.
-        changes: what would change the verdict.
         command: what fills the row where a run is missing.
     """
 
@@ -485,10 +473,8 @@ class Judgement:
     Attributes:
         numbers: the few that the rule looks at.
         parts: each part of the claim with ``yes``, ``no``, a count of cases, or ``not testable``.
-        answers: the same for a machine, with the lines that are controls.
-        found: the same in sentences, with the number that decides.
-        ours: all numbers.
-        cases: those of cases, by quantity and case.
+        answers: the same for a machine, with the lines that are controls; ``found`` in sentences.
+        ours: all numbers; ``cases`` those of cases, by quantity and case.
         remedied: what the same rule gives on other prompts.
     """
 
@@ -522,7 +508,6 @@ class Row(Judgement):
     """A claim with what was found, ready to print; see :class:`Claim` and :class:`Measured`.
 
     Attributes:
-        kind: a theorem or construction, which one counter-example refutes, or a measurement.
         sentence: what a person would say of the verdict.
         fails_in: lines that are missed and cases that do not hold, in words with their numbers.
         verdict_of_model: what the rule gives on ``model`` alone, if other families are asked, too.
@@ -585,22 +570,6 @@ class Row(Judgement):
         return judged
 
     @property
-    def asked_of(self) -> str:
-        """Of which families of language models the rule was asked, with its verdict in each; empty if of none."""
-        if self.families is None:
-            return ""
-        told = [str(one) for one in self.families if one.verdict != "not run here"]
-        own = f"By family {self.model}: *{self.grade_of_model}*"
-        return f"{'; '.join([own, *told])}." if told else "Asked of one family of pretrained models."
-
-    @property
-    def by_column(self) -> str:
-        """The verdicts of the sets of models, or parts of models, that were asked; empty if there is one."""
-        grades = {self.models: self.grade_of_column, **{one.models: one.grade for one in self.columns}}
-        told = "; ".join(f"{models}: *{each}*" for models, each in grades.items())
-        return f"Asked of {told}." if self.columns else ""
-
-    @property
     def summary(self) -> str:
         """The verdict, which parts hold, when the rule was written or its history, the note, and the verdicts on other
         prompts, in other families and of other sets of models: sentences.
@@ -613,5 +582,12 @@ class Row(Judgement):
         }[self.rule_fixed]
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
         again = f"The same rule {'; '.join(map(str, self.remedied))}." if self.remedied else ""
-        texts = (SAID[self.verdict], self.found, self.history or fixed, note, again, self.asked_of, self.by_column)
+        texts = [SAID[self.verdict], self.found, self.history or fixed, note, again]
+        if told := [str(one) for one in self.families or () if one.verdict != "not run here"]:
+            texts.append(f"{'; '.join([f'By family {self.model}: *{self.grade_of_model}*', *told])}.")
+        elif self.families is not None:
+            texts.append("Asked of one family of pretrained models.")
+        if self.columns:
+            grades = {self.models: self.grade_of_column, **{one.models: one.grade for one in self.columns}}
+            texts.append(f"Asked of {'; '.join(f'{models}: *{each}*' for models, each in grades.items())}.")
         return " ".join(text for text in texts if text)
