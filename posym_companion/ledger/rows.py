@@ -66,14 +66,11 @@ def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """Return a claim decided, on its own prompts, on those of every remedy, and in every other family."""
     row = replace(decide(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
     if judged.families is not None:
-        families = [
-            Judgement(
-                **judge(judged.rule, measured(judged.measure, model=model))
-                | {"rule_fixed": fixed, "model": model}
-                | {"remedied": _remedied(judged, partial(measured, model=model))}
-            )
-            for model, fixed in judged.families.items()
-        ]
+        families = []
+        for model, fixed in judged.families.items():
+            again = _remedied(judged, partial(measured, model=model))
+            found = measured(judged.measure, model=model)
+            families.append(judge_again(judged, found, rule_fixed=fixed, model=model, remedied=again))
         verdict = reduce(combine_families, (one.verdict for one in families), row.verdict)
         evidence = [*dict.fromkeys(name for one in (row, *families) for name in one.evidence)]
         row = replace(row, verdict=verdict, verdict_of_model=row.verdict, families=families, evidence=evidence)
@@ -82,9 +79,14 @@ def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
 
 def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[Judgement]:
     return [
-        Judgement(**judge(judged.rule, measured(judged.measure, remedy)) | {"rule_fixed": fixed, "remedy": remedy})
+        judge_again(judged, measured(judged.measure, remedy), rule_fixed=fixed, remedy=remedy)
         for remedy, fixed in judged.remedies.items()
     ]
+
+
+def judge_again(judged: Claim, found: Measured | str, **asked: Any) -> Judgement:
+    """A claim's rule asked once more, of another model or on other prompts."""
+    return Judgement(**judge(judged.rule, found), **asked)
 
 
 def decide(judged: Claim, found: Measured | str) -> Row:
