@@ -20,7 +20,7 @@ import torch
 from benchmarks import cards
 from posym_core.store import choose_device, describe_device, write_atomically
 
-TIMED = ("scores", "operations", "tools", "ensemble", "multihop", "explorer", "live", "browser")
+TIMED = ("scores", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")
 STORED = Path(__file__).with_name("RESULTS.md")
 

@@ -17,7 +17,7 @@ import transformers
 from posym_profile.scores import read_supported_decoders
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-from every_decoder import KINDS, NOT_BUILT, outcome, untried  # pyright: ignore[reportMissingImports]
+from every_decoder import KINDS, LENGTHS, NOT_BUILT, outcome, untried  # pyright: ignore[reportMissingImports]
 
 
 def rows() -> Iterator[str]:
@@ -29,10 +29,12 @@ def rows() -> Iterator[str]:
             yield f"| {kind} | not built: {NOT_BUILT[kind]} |"
             continue
         try:
-            found = outcome(kind)
-            found.check()
-            said = {**found.row(), "since": known.get(kind, {}).get("since")}
-            assert said == known.get(kind), f"the table of supported models says {known.get(kind)}, found is {said}"
+            for length in LENGTHS:
+                found = outcome(kind, length)
+                found.check()
+                said = {**found.row(), "since": known.get(kind, {}).get("since")}
+                told = f"the table of supported models says {known.get(kind)}, found with {length} tokens is {said}"
+                assert said == known.get(kind), told
         except Exception as error:
             failed.append(kind)
             yield f"| {kind} | FAILED: {type(error).__name__}: {error} |"

@@ -22,13 +22,10 @@ import torch
 from posym_core.store import describe_device, write_atomically
 
 Row = tuple[str, str]
-COUNTED = "operations"
 DEVICES = Path(__file__).with_name("devices")
 # Parts whose rows are costs of a device, and not sizes of pages or times of a browser.
-ON_DEVICES = ("scores", COUNTED, "tools", "ensemble", "multihop")
-NOT_MET = (
-    "The path that scores on a device today has not met a card: counts of operations, which need none, stand in for it."
-)
+ON_DEVICES = ("scores", "tools", "ensemble", "multihop")
+NOT_MET = "The path that scores on a device today has not met a card."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +76,14 @@ class DeviceCard:
         """Name of its files, without their endings."""
         return re.sub(r"[^a-z0-9]+", "-", self.device.lower()).strip("-")
 
-    def page(self, counted: BenchmarkPart | None = None) -> str:
-        """Its page as Markdown; ``counted`` is added where nothing was measured with the present code."""
+    def page(self) -> str:
+        """Its page as Markdown."""
         lines = [f"# {self.device}", ""]
         if self.source:
             lines += [f"{self.source}. {NOT_MET}", ""]
         lines += [f"Driver: {self.driver}.", ""] if self.driver else []
         lines += [f"Tests marked `gpu`: {self.tests}.", ""] if self.tests else []
-        shown = dict(self.parts) | ({f"{COUNTED}, counted without a card": counted} if self.source and counted else {})
-        for name, part in shown.items():
+        for name, part in self.parts.items():
             lines += [f"## {name}", "", part.said(), "", *_table(part.rows), ""]
         return "\n".join(lines)
 
@@ -131,13 +127,7 @@ def write_cards(cards: Iterable[DeviceCard], folder: Path) -> None:
     for card in cards:
         data = json.dumps(asdict(card), indent=1, ensure_ascii=False) + "\n"
         write_atomically(folder / f"{card.file}.json", data.encode())
-        write_atomically(folder / f"{card.file}.md", card.page(find_operation_counts(cards)).encode())
-
-
-def find_operation_counts(cards: Iterable[DeviceCard]) -> BenchmarkPart | None:
-    """The latest counts of operations among the cards'."""
-    parts = [card.parts[COUNTED] for card in cards if COUNTED in card.parts]
-    return max(parts, key=lambda part: part.date, default=None)
+        write_atomically(folder / f"{card.file}.md", card.page().encode())
 
 
 def render_tables(cards: Iterable[DeviceCard], parts: Collection[str] = ON_DEVICES) -> str:

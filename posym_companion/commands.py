@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posym_core._arguments import check_places
 from posym_profile.__main__ import add_places
 
 WIDTH = 100
@@ -46,7 +45,6 @@ def _run(options: argparse.Namespace) -> None:
     from posym_companion.catalogue import require_experiment
 
     require_experiment(options.experiment)
-    check_places(options.jobs, options.cluster)
     from posym_companion.experiments import run_experiment
 
     for result in run_experiment(
@@ -93,7 +91,6 @@ def _whole(row: Row) -> str:
         "Claim": row.claim,
         "Paper": row.paper,
         "Here": row.summary,
-        "Models": row.by_column,
         "Rule": row.rule,
         "Fails in": "; ".join(row.fails_in),
         "Changes": row.changes,
@@ -115,9 +112,9 @@ def _plain(row: Row) -> dict[str, Any]:
     def plain(one: Any) -> dict[str, Any]:
         return asdict(one, dict_factory=lambda items: {name: value for name, value in items if name != "cases"})
 
-    again = {"families": [plain(one) | {"grade": one.grade} for one in row.families or ()] or row.families}
-    columns = [_plain(one) for one in row.columns]
-    return plain(row) | again | {"columns": columns, "grade": row.grade, "decides": row.decides}
+    families = [plain(one) | {"grade": one.grade} for one in row.families or ()] or row.families
+    again = {"families": families, "columns": [_plain(one) for one in row.columns]}
+    return plain(row) | again | {"grade": row.grade, "decides": row.decides}
 
 
 def _number(value: object) -> str:

@@ -3,34 +3,72 @@
 from __future__ import annotations
 
 import math
-import os
+import operator
+import re
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from posym_core._arguments import name_caller
-from posym_core._arguments import require_count as require_count
-from posym_core._arguments import require_counts as require_counts
-from posym_core._arguments import require_floor as require_floor
-from posym_core._arguments import require_positive as require_positive
-
 # The message of a ValueError, or what makes it or another error of values that are read only then.
 Refusal = str | Callable[[], str | Exception]
 
 
-def is_asynchronous(device: torch.device) -> bool:
-    """Return whether to spare operations and looks at numbers on a device: all but the CPU wait for each.
+def name_caller() -> str:
+    """Return ``"swap_scores: "`` if that is the public function or class that was called from outside these packages.
 
-    The environment variable ``POSYM_SCORING`` may say so for all, ``device``, or for none, ``cpu``.
+    Checks that many functions share begin their errors with it; it is empty where none was called, as by a command.
     """
-    chosen = os.environ.get("POSYM_SCORING", "")
-    if chosen not in ("", "cpu", "device"):
-        raise ValueError(f"POSYM_SCORING must be 'cpu' or 'device', or not be set; got {chosen!r}")
-    return chosen == "device" if chosen else device.type != "cpu"
+    frame: FrameType | None = sys._getframe()
+    name = ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        parts = [part for part in frame.f_code.co_qualname.split(".") if not re.fullmatch("__.*__", part)]
+        public = parts and not any(part.startswith(("_", "<")) for part in parts)
+        if public and module.startswith("posym_") and not module.endswith(("._checks", "__main__")):
+            name = f"{'.'.join(parts)}: "
+        frame = frame.f_back
+    return name
+
+
+def require_positive(name: str, value: float) -> None:
+    """Refuse what is not a number above 0."""
+    if not value > 0:
+        raise ValueError(f"{name_caller()}{name} must be above 0; got {value}")
+
+
+def require_floor(name: str, value: float) -> None:
+    """Refuse what is not 0 or a positive finite number."""
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name_caller()}{name} must be 0 or a positive finite number; got {value}")
+
+
+def require_count(name: str, value: int, least: int, reason: str = "") -> int:
+    """Return ``value`` as an int; refuse what is no integer (of Python, NumPy, a tensor) of at least ``least``."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        because = f" ({reason})" if reason else ""
+        raise ValueError(f"{name_caller()}{name} must be a whole number of at least {least}{because}; got {value!r}")
+    return number
+
+
+def require_counts(**counts: tuple[int, int]) -> None:
+    """Refuse what is no such integer: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
+    for name, (value, least) in counts.items():
+        require_count(name, value, least)
+
+
+def is_asynchronous(device: torch.device) -> bool:
+    """Return whether to spare operations and looks at numbers on a device: all but the CPU wait for each."""
+    return device.type != "cpu"
 
 
 class Checks:

@@ -2,8 +2,7 @@
 
 Like the figures of ``sliders`` it is one piece of HTML that answers without a kernel or a
 network. Arrays are packed into 8 or 16 bits a number, and ``explorer.js`` draws from them. On a built page its state
-stands in the address (``#head=12.0&tau=0.001``), so that a view can be linked. Beside a kernel it may have a field for
-prompts typed by hand.
+stands in the address (``#head=12.0&tau=0.001``), so that a view can be linked.
 """
 
 from __future__ import annotations
@@ -11,19 +10,16 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from posym_figures._controls import Slider
 from posym_figures._frames import format_value, read_array, require_shape
-from posym_figures._pages import SUPERSCRIPTS, LiveFigure, join_module, render_page, require_texts
-
-if TYPE_CHECKING:
-    from posym_figures._live import AskingWidget
+from posym_figures._pages import SUPERSCRIPTS, Figure, render_page, require_texts
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of numbers that an explorer may carry on a page with others."""
@@ -90,36 +86,8 @@ class HeadInput:
     labels: Sequence[str] = ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ExplorerFigure(LiveFigure):
-    """A finished explorer: displays itself in notebooks and on built pages.
-
-    Attributes:
-        ask: the explorer of a prompt typed by hand, from its text; None for no field to type in. It raises ValueError
-            where a text is none.
-    """
-
-    ask: Callable[[str], ExplorerFigure] | None = None
-
-    @property
-    def lives(self) -> bool:
-        """Return whether there is something to ask."""
-        return self.ask is not None
-
-    def answer(self, asked: Any) -> dict[str, Any] | None:
-        """Return the message with the explorer of the prompt that a widget asks for; ``None`` for other messages."""
-        if self.ask is None or not isinstance(asked, dict) or asked.get("wanted") != "prompt":
-            return None
-        try:
-            return {"markup": self.ask(str(asked.get("text"))).markup()}
-        except (ValueError, TypeError, RuntimeError) as error:
-            return {"error": f"{error}"}
-
-    def widget(self) -> AskingWidget:
-        """Make a new widget of this figure, with a field for prompts if there is something to ask."""
-        from posym_figures._live import AskingWidget
-
-        return AskingWidget(self.markup(), join_module("core.js", "explorer.js"), self.answer)
+class ExplorerFigure(Figure):
+    """A finished explorer: displays itself in notebooks and on built pages."""
 
 
 def head_explorer(
@@ -138,8 +106,6 @@ def head_explorer(
     turn: Any = None,
     turn_label: str = "turn",
     plane_note: str = "",
-    ask: Callable[[str], ExplorerFigure] | None = None,
-    typed: str = "",
     limit: int = PAYLOAD_LIMIT,
 ) -> ExplorerFigure:
     """Draw all heads on the plane and one head in detail, with sliders for temperature and block length.
@@ -156,8 +122,6 @@ def head_explorer(
         marked: layers, as numbered in the arrays, drawn as diamonds, and ``marked_label``, what they are.
         turn: ``[layer]``, frequency ID of a vertical line in the frequency profile, named ``turn_label``.
         plane_note: how the planes alone were scored, which follows no slider.
-        ask: makes the explorer of a prompt that a reader types beside a kernel, see :class:`ExplorerFigure`.
-        typed: what stands in the field for it at first.
         limit: bytes of packed numbers that it may carry.
 
     Returns:
@@ -227,13 +191,11 @@ def head_explorer(
         marked_label=marked_label,
         blind=[place > inputs[0].start for place in data["inputs"][0]["seen"]],
         table=[[format_value(value, ".2f") for value in row] for row in zip(*(map(np.ravel, columns)), strict=True)],
-        asks=ask is not None,
-        typed=typed,
         caption=caption,
         alt=alt,
     )
     text = f"<head explorer, {len(called)} layers of {heads} heads: {alt}>"
-    return ExplorerFigure(html=html, text=text, ask=ask)
+    return ExplorerFigure(html=html, text=text)
 
 
 def count_packed_bytes(

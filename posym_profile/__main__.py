@@ -1,4 +1,4 @@
-"""Command line: profile one language model or many; packages that build on this one add commands of their own."""
+"""Command line: profile a language model; packages that build on this one add commands of their own."""
 
 from __future__ import annotations
 
@@ -8,23 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib.metadata import entry_points
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import posym_core
-from posym_core._arguments import CHECKED, check_places, check_profile, find_folder_above, require_count
-from posym_core._extensions import make_unknown_error
-
-SURVEY_HELP = """
-Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
-one table: survey.csv, survey.json (with settings, origin and checksum) and survey.html. What cannot be profiled has a
-row that says why. A list has one model a line, as `profile` takes them; what follows a # is not read.
-"""
 
 PROFILE_HELP = """
 Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
-checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures and report.html. A run that is killed
-goes on where it stopped when the same command is given again.
+checksums), scores.safetensors, heads.csv, prompts.jsonl, figures and report.html. The folder appears whole.
 """
 
 SUPPORT_HELP = """
@@ -45,8 +35,6 @@ DRAWN = {
     "prompts": (64, "prompts of a task"),
     "seed": (0, "seed of a task's prompts"),
 }
-# Other numbers that a command may take, and the least that each may be.
-LEAST = {"draws": 2, "explorer_prompts": 1}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,14 +60,28 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
-    _add_shared(profile, f"{', '.join(TASKS)}, or module:function for one of your own", "folder for the profile")
+    source = profile.add_mutually_exclusive_group(required=True)
+    source.add_argument("--task", help=f"{', '.join(TASKS)}, or module:function for one of your own")
+    source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or token ids; see the guide")
+    profile.add_argument("--template", help="wording of the task binding: likes (default), bought or lives")
+    profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile, new or empty")
+    for name, (default, what) in DRAWN.items():
+        profile.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
+    profile.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
+    profile.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
+    profile.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
+    profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
+    cube = (
+        "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
+        "where it is read; costs as many passes more for each prompt as it has blocks"
+    )
+    profile.add_argument("--cube", action="store_true", help=cube)
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
-    profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
     seen = "score only the blocks that a layer's last token sees whole, as through a sliding window"
     profile.add_argument("--visible-only", action="store_true", help=seen)
-    asked = "tokens whose queries are scored: numbers, negative ones from the prompt's end (default: -1), or all"
-    profile.add_argument("--queries", nargs="+", default=["-1"], metavar="TOKEN", help=asked)
+    asked = "tokens whose queries are scored, negative ones from the prompt's end (default: -1)"
+    profile.add_argument("--queries", nargs="+", type=int, default=[-1], metavar="TOKEN", help=asked)
     known = "also tell attention to the previous and the first token, induction and copying of every head"
     profile.add_argument("--labels", action="store_true", help=known)
     profile.add_argument("--energy", action="store_true", help="also tell each plane's part of the logits' energy")
@@ -87,16 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--explorer-prompts", type=int, metavar="N", help="its prompts, the first N (default: 16)")
     profile.add_argument("--explorer-layers", metavar="LAYERS", help="its layers, as 0-7,12 (default: all)")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
-    add_places(profile)
+    profile.add_argument("--force", action="store_true", help="put the profile in the place of one that is there")
+    profile.add_argument("--no-progress", action="store_true", help="no progress bar")
     profile.set_defaults(command=_profile)
-
-    survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
-    survey.add_argument("models", metavar="LIST", help="file with one model a line")
-    tasks = "tasks as of profile, with commas between (default: binding)"
-    _add_shared(survey, tasks, "folder for the table and the profiles", required=False)
-    survey.add_argument("--draws", type=int, default=2000, help="draws of the intervals' bootstrap (default: 2000)")
-    add_places(survey)
-    survey.set_defaults(command=_survey)
 
     support = commands.add_parser("support", help="whether a model can be profiled", description=SUPPORT_HELP)
     support.add_argument("model", help=f"{PACKAGED}, a folder, a name on the Hugging Face hub, or a class or kind")
@@ -105,27 +100,6 @@ def _parser() -> argparse.ArgumentParser:
     for add_commands in _find_companions():
         add_commands(commands)
     return parser
-
-
-def _add_shared(parser: argparse.ArgumentParser, tasks: str, folder: str, *, required: bool = True) -> None:
-    """Add what profiles and surveys share: where prompts come from, and how they are measured."""
-    source = parser.add_mutually_exclusive_group(required=required)
-    source.add_argument("--task", help=tasks)
-    source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or JSON Lines; see the guide")
-    parser.add_argument("--template", help="wording of the task binding: likes (default), bought or lives")
-    parser.add_argument("--out", required=True, metavar="DIR", help=folder)
-    for name, (default, what) in DRAWN.items():
-        parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
-    parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
-    parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
-    parser.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
-    parser.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
-    cube = (
-        "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
-        "where it is read; costs as many passes more for each prompt as it has blocks"
-    )
-    parser.add_argument("--cube", action="store_true", help=cube)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -137,37 +111,13 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Refuse options that no model could have, before what takes seconds is imported.
-
-    What the command then calls refuses the same, as it is called from Python, too.
-    """
-    given: dict[str, Any] = {name: default for name, (default, _) in DRAWN.items()}
-    given |= {name: value for name, value in vars(options).items() if value is not None}
-    settings = {name: given[name] for name in CHECKED if name in given}
-    if options.input is not None:
-        check_profile(**{**settings, "task": None})
-    else:
-        for task in map(str.strip, settings.get("task", "binding").split(",")):
-            if ":" not in task and task not in TASKS:
-                raise make_unknown_error("task", task, TASKS)
-            check_profile(**{**settings, "task": task, "input": None})
-    for name, least in LEAST.items():
-        if name in given:
-            require_count(name, given[name], least)
-    check_places(options.jobs, options.cluster)
-    find_folder_above(options.out)
-    if "queries" in options:
-        options.queries = _read_queries(options.queries)
-
-
-def _read_settings(options: argparse.Namespace, task: str | None = None) -> dict[str, Any]:
-    """Return the settings of a profile that are among the options; refuse options that do not fit each other."""
+def _read_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of a profile that are among the options; raise if options do not fit each other."""
     from posym_profile.prompts._binding import TEMPLATES
     from posym_profile.report._profile_settings import ProfileSettings
 
     given = vars(options)
-    names = {field.name for field in fields(ProfileSettings)} - {"task"}
+    names = {field.name for field in fields(ProfileSettings)}
     settings = {name: given[name] for name in given if name in names}
     settings |= {name: default for name, (default, _) in DRAWN.items() if given[name] is None}
     if options.input is not None:
@@ -175,29 +125,17 @@ def _read_settings(options: argparse.Namespace, task: str | None = None) -> dict
             raise ValueError(
                 f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
             )
-        return {**settings, "task": None}
-    task = task if options.task is None else options.task
+        return settings
     if options.template is None:
-        return {**settings, "task": task}
-    if task != "binding":
+        return settings
+    if options.task != "binding":
         raise ValueError(
-            f"--template words the task binding, not {task}; leave it out, or pass --task binding-bought or the like"
+            f"--template words the task binding, not {options.task}; leave it out, or pass --task binding-bought or "
+            "the like"
         )
     if options.template not in TEMPLATES:
         raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
     return {**settings, "task": f"binding-{options.template}"}
-
-
-def _read_queries(given: Sequence[str]) -> list[int] | Literal["all"]:
-    """Read tokens as they are written: whole numbers, or all."""
-    if list(given) == ["all"]:
-        return "all"
-    try:
-        return [int(token) for token in given]
-    except ValueError:
-        raise ValueError(
-            f"--queries must be whole numbers with spaces between, or all; got {' '.join(given)}"
-        ) from None
 
 
 def _require_matplotlib() -> None:
@@ -212,26 +150,31 @@ def _require_matplotlib() -> None:
 
 
 def _profile(options: argparse.Namespace) -> None:
-    _check(options)
     layers = None if options.explorer_layers is None else _read_numbers("--explorer-layers", options.explorer_layers)
     if not options.explorer and (options.explorer_prompts is not None or layers is not None):
         raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
     if not options.no_report:
         _require_matplotlib()
-    from posym_profile.report._explored import NAME as EXPLORER
-    from posym_profile.report._explored import PROMPTS, write_explorer
-    from posym_profile.report._page import NAME, render_pages
+    from posym_profile.report._explored import PROMPTS, Explorer
+    from posym_profile.report._page import NAME
     from posym_profile.report._profile_settings import ProfileSettings
-    from posym_profile.report._run import Extra, run_profile
+    from posym_profile.report._run import run_profile
     from posym_profile.report._tables import describe_answers
     from posym_profile.scores._visibility import format_count
 
-    settings = ProfileSettings(**_read_settings(options))
-    extras = {} if options.no_report else {NAME: Extra(make=render_pages)}
+    explorer = None
     if options.explorer:
         number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
-        extras[EXPLORER] = write_explorer(settings, prompts=number, layers=layers)
-    profile = run_profile(settings, options.out, extras=extras, **_read_places(options))
+        explorer = Explorer(prompts=number, layers=layers)
+    profile = run_profile(
+        ProfileSettings(**_read_settings(options)),
+        options.out,
+        figures=not options.no_report,
+        explorer=explorer,
+        force=options.force,
+        progress=not options.no_progress,
+        report=lambda line: print(line, file=sys.stderr),
+    )
     shape = profile.arrays["positional"].shape
     sizes = zip(shape, ("prompt", *(("token",) if len(shape) > 3 else ()), "layer", "head"), strict=True)
     parts = [*(format_count(number, thing) for number, thing in sizes), f"{profile.provenance['seconds']:.0f} s"]
@@ -240,19 +183,14 @@ def _profile(options: argparse.Namespace) -> None:
     print(f"{', '.join(parts)}: {shown}")
 
 
-def _read_places(options: argparse.Namespace) -> dict[str, Any]:
-    """Return where and how a command runs; what a user may want to know goes to standard error."""
-    places = {name: getattr(options, name) for name in ("jobs", "cluster", "force")}
-    return {**places, "progress": not options.no_progress, "report": lambda line: print(line, file=sys.stderr)}
-
-
 def _read_numbers(name: str, text: str) -> list[int]:
     """Read numbers and runs of them, as ``0-7,12``."""
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise ValueError(f"{name} must be numbers and runs of them, as 0-7,12; got {text!r}")
+        ends = first, last or first
+        if not all(end.isdecimal() and len(end) < 5 for end in ends) or int(ends[1]) < int(first) or dash > last:
+            raise ValueError(f"{name} must be numbers below 10,000 and runs of them, as 0-7,12; got {text!r}")
         numbers += range(int(first), int(last or first) + 1)
     return numbers
 
@@ -263,28 +201,6 @@ def _support(options: argparse.Namespace) -> int:
     support = find_support(options.model)
     print(support.describe())
     return {"refused": 3, "not tried": 1}.get(support.verdict, 0)
-
-
-def _survey(options: argparse.Namespace) -> None:
-    _check(options)
-    from posym_profile.report._survey import PAGE, read_models, run_survey
-    from posym_profile.scores._visibility import format_count
-
-    settings = _read_settings(options, "binding")
-    tasks = settings.pop("task")
-    for name in ("input", "cube"):  # as in surveys from before they could be asked for
-        if not settings[name]:
-            settings.pop(name)
-    rows = run_survey(
-        read_models(options.models),
-        [] if options.input else [task.strip() for task in tasks.split(",")],
-        options.out,
-        options=settings,
-        draws=options.draws,
-        **_read_places(options),
-    )
-    refused = sum(row["refused"] != "" for row in rows)
-    print(f"{format_count(len(rows) - refused, 'profile')}, {refused} refused: {Path(options.out) / PAGE}")
 
 
 def _find_companions() -> list[Callable[[Any], None]]:

@@ -96,11 +96,7 @@ class Result:
 
 
 def find_results_folder() -> Path:
-    """Return where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
-
-    Raises:
-        MissingResultError: if there is none.
-    """
+    """Return where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it."""
     if configured := os.environ.get("POSYM_RESULTS"):
         return Path(configured)
     here = Path.cwd()
@@ -121,13 +117,6 @@ def list_results(experiment: str = "*", *, folder: Path | str | None = None) -> 
 
 def name_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
     """Names of every array's dimensions, from patterns.
-
-    Args:
-        dims: patterns of names, with spaces between, -> names of dimensions; the first pattern that fits counts.
-        arrays: name -> array.
-
-    Raises:
-        ValueError: if an array fits no pattern, or has another number of dimensions than its pattern names.
 
     >>> name_dims({"mean_* std_*": "layer head", "*": "prompt layer head"}, {"mean_score": np.zeros((2, 3))})
     {'mean_score': ['layer', 'head']}
@@ -159,20 +148,7 @@ def save_result(
 ) -> Result:
     """Write a result, whole or not at all.
 
-    Args:
-        name: ``"experiment/setting"``, both of letters, digits, ``_`` and ``-``.
-        arrays: what was measured; tensors are moved to the CPU. No object arrays.
-        dims: names of the arrays' dimensions, such as ``{"positional": "prompt layer head"}``; see
-            :func:`name_dims`.
-        settings: what was asked for; must be JSON.
-        device: what it ran on, as :func:`posym_core.store.describe_device` says it.
-        seconds: how long it took.
-        folder: of all results, by default :func:`find_results_folder`.
-        attached: files that belong to the result, by their ending; see :func:`find_attached_file`.
-        versions: of libraries, where it was measured elsewhere.
-
-    Raises:
-        ValueError: if the name or an array cannot be stored, or a dimension has no name.
+    ``dims`` are names of the arrays' dimensions, see :func:`name_dims`; ``attached`` are files by their ending.
     """
     place = result_path(name, folder=folder)
     plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
@@ -212,12 +188,7 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def load_result(name: str, *, folder: Path | str | None = None) -> Result:
-    """Read a result and check it against its checksum.
-
-    Raises:
-        ResultError: if it is altered or truncated; the message names the file and what to do.
-        MissingResultError: if it is not there.
-    """
+    """Read a result and check it against its checksum."""
     place = result_path(name, folder=folder)
     description_file, array_file = (place.with_name(f"{place.name}{end}") for end in (".json", ".npz"))
     for file in (description_file, array_file):
@@ -232,23 +203,31 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
 @functools.lru_cache(maxsize=1000)  # of which all that is stored takes some sixty megabytes
 def _read_result(name: str, place: Path, *_: int) -> Result:
     """Read a result once, as long as its files, whose times of change are named, stay as they are."""
+    file = f"{place.name}.json"
     with _remedied():
-        description = unseal(place.with_name(f"{place.name}.json"), format=FORMAT)
-        provenance, settings = description["provenance"], description["settings"]
-        require_whole(place.parent, {f"{place.name}.npz": {"sha256": provenance["checksum"]}})
+        description = unseal(place.with_name(file), format=FORMAT)
+        try:
+            own = f"{description['experiment']}/{description['setting']}"
+            provenance, settings = dict(description["provenance"]), dict(description["settings"])
+            dims = {key: list(each["dims"]) for key, each in description["arrays"].items()}
+            digest, attached = provenance["checksum"], list(provenance.get("attached", {}))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedError(f"{file} is no description of a result ({error!r})") from error
+        if own != name:
+            raise DamagedError(f"{file} describes the result {own!r}, not {name!r}, which is its path")
+        if named := [one for one in attached if Path(one).name != one or one in ("", "..")]:
+            raise DamagedError(f"{file} names {named[0]!r}, which is no file beside it")
+        require_whole(place.parent, {f"{place.name}.npz": {"sha256": digest}})
     with np.load(place.with_name(f"{place.name}.npz"), allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
-    dims = {key: each["dims"] for key, each in description["arrays"].items()}
+    if set(arrays) != set(dims):
+        differing = sorted(set(arrays) ^ set(dims))
+        raise ResultError(f"{place.name}.npz does not hold the arrays of {file}, by {differing}; {REMEDY}")
     return Result(name=name, arrays=arrays, dims=dims, settings=settings, provenance=provenance)
 
 
 def load_stored_results(names: Sequence[str], folder: Path | str | None = None, *, least: int = 0) -> list[Result]:
-    """Return those of the named results that are there.
-
-    Raises:
-        ResultError: if one is altered.
-        MissingResultError: if there are fewer than ``least``.
-    """
+    """Return those of the named results that are there."""
     results, missing = [], None
     for name in names:
         try:
@@ -261,11 +240,7 @@ def load_stored_results(names: Sequence[str], folder: Path | str | None = None, 
 
 
 def find_attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:
-    """Return where a file that belongs to a result is, checked against its checksum.
-
-    Raises:
-        ResultError: if the result has no such file, or it is missing, altered or truncated.
-    """
+    """Return where a file that belongs to a result is, checked against its checksum."""
     path = result_path(result.name, folder=folder).parent / file
     expected = result.provenance.get("attached", {}).get(file)
     if expected is None:
@@ -276,11 +251,7 @@ def find_attached_file(result: Result, file: str, *, folder: Path | str | None =
 
 
 def result_path(name: str, *, folder: Path | str | None = None) -> Path:
-    """Return where a result's files are, without their endings.
-
-    Raises:
-        ValueError: if this is no name of a result.
-    """
+    """Return where a result's files are, without their endings."""
     if not re.fullmatch(r"[\w-]+/[\w-]+", name, re.ASCII):
         raise ValueError(f"a result is named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
     return _folder(folder) / name

@@ -16,7 +16,7 @@ from torch import Tensor
 from posym_core._checks import require_known_tokens
 from posym_profile.capture import unwrap
 from posym_profile.interventions import check_prompts, edit_head_outputs, patch_heads, require_outputs
-from posym_profile.language_models import make_unsupported_error, refuse_without_pictures
+from posym_profile.language_models import make_unsupported_error
 
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
 ROWS = 72
@@ -38,7 +38,7 @@ def patch_each_head(
     layers, heads, _ = require_outputs(model, outputs, ())
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
-    with torch.no_grad(), refuse_without_pictures(model):
+    with torch.no_grad():
         cache = _kept(model, ids)
         for first in range(0, len(places), ROWS):
             rows = places[first : first + ROWS]

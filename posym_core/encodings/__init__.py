@@ -8,7 +8,7 @@ from posym_core.encodings._grape import AdditiveGRAPE, MultiplicativeGRAPE
 from posym_core.encodings._layer import EncodedHeads, measure_movement
 from posym_core.encodings._nope import NoPE
 from posym_core.encodings._path import PaTH
-from posym_core.encodings._registry import ENCODINGS, LABELS, make_encoding, register_encoding
+from posym_core.encodings._registry import ENCODINGS, LABELS, make_encoding
 from posym_core.encodings._rotary import PartialRoPE, PoPE, PRoPE, RollPE, RoPE
 from posym_core.encodings._selective import SelectiveRoPE
 from posym_core.encodings._tapa import TAPA
@@ -43,5 +43,4 @@ __all__ = [
     "UndefinedCrossLogits",
     "make_encoding",
     "measure_movement",
-    "register_encoding",
 ]

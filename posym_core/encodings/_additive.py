@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from posym_core._checks import require_floating
 from posym_core.encodings._base import Encoding, LayerShape, check_positions, require_whole
-from posym_core.encodings._registry import register_encoding
 from posym_core.metrics._rope import rope_angles
 
 
@@ -52,7 +51,6 @@ class Absolute(Encoding):
         return by_content[..., :, None] + by_position[..., None, :]
 
 
-@register_encoding("sinusoidal", "sinusoidal", place=20)
 class Sinusoidal(Absolute):
     """Fixed sines and cosines, neighbours sharing a frequency.
 
@@ -76,7 +74,6 @@ class Sinusoidal(Absolute):
         return torch.stack([phase.sin(), phase.cos()], dim=-1).flatten(-2)
 
 
-@register_encoding("learned", "learned", place=30, bounded=True)
 class LearnedAbsolute(Absolute):
     """One trained vector per position, drawn from a normal distribution at first.
 

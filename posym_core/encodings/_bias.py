@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from posym_core._checks import require_counts
 from posym_core.encodings._base import Encoding, LayerShape, require_whole
-from posym_core.encodings._registry import register_encoding
 
 
 class Biased(Encoding):
@@ -35,7 +34,6 @@ class Biased(Encoding):
         return rows[..., :, None] + self.bias(places - at).to(query.dtype)[:, None, :]
 
 
-@register_encoding("t5", "T5 bias", place=40)
 class T5Bias(Biased):
     """A trained number per head and bucket of distances; far distances share buckets that grow geometrically.
 
@@ -76,7 +74,6 @@ class T5Bias(Biased):
         return self.biases[self.bucket(offset)].movedim(-1, 0)
 
 
-@register_encoding("alibi", "ALiBi", place=50)
 class ALiBi(Biased):
     """A straight line: ``-slope * distance``, with slopes that fall geometrically from head to head.
 
@@ -99,7 +96,6 @@ class ALiBi(Biased):
         return -slopes.reshape(-1, *[1] * offset.ndim) * offset.abs()
 
 
-@register_encoding("dape", "DAPE", place=60)
 class DAPE(Encoding):
     """Logits ``A + B + f(A, B)``: a two-layer network reads all heads' content logits and biases of a pair of tokens.
 

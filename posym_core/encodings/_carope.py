@@ -7,13 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings._base import LayerShape, order_by_position
-from posym_core.encodings._registry import register_encoding
 from posym_core.encodings._rotary import TokenPhases, rotate_by_phase
 from posym_core.metrics._rope import rope_angles
 
 
-@register_encoding("carope", "CARoPE", place=170)
-@register_encoding("carope-own", "CARoPE own", place=180, accumulate=False)
 class CARoPE(TokenPhases):
     """RoPE whose fastest angle is replaced by a number that a token's content sets, per head.
 

@@ -17,12 +17,10 @@ from torch import Tensor, nn
 from posym_core._checks import Checks, measure_magnitude
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._bias import check_slopes
-from posym_core.encodings._registry import register_encoding
 from posym_core.encodings._rotary import Placed
 from posym_core.metrics._rope import rope_angles, rotate_unchecked
 
 
-@register_encoding("grape-m", "GRAPE-M", place=140)
 class MultiplicativeGRAPE(Placed):
     """``exp(n L)`` with one commuting generator a plane: RoPE whose angles are trained, and so it starts.
 
@@ -53,7 +51,6 @@ class MultiplicativeGRAPE(Placed):
         return rotate_unchecked(x, positions, self.angles, "halves")
 
 
-@register_encoding("grape-a", "GRAPE-A", place=150)
 class AdditiveGRAPE(Encoding):
     """A slope that query and key set together: the logit of key ``j`` gets ``(j - i) w (v . q_i - u . k_j)``.
 

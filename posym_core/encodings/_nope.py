@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from posym_core.encodings._base import Encoding
-from posym_core.encodings._registry import register_encoding
 
 
-@register_encoding("nope", "NoPE", place=10)
 class NoPE(Encoding):
     """No positional encoding: the logit is the scaled dot product, and every head is symbolic.
 

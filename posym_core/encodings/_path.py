@@ -9,10 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings._base import Encoding, LayerShape, order_by_position
-from posym_core.encodings._registry import register_encoding
 
 
-@register_encoding("path", "PaTH", place=200)
 class PaTH(Encoding):
     """Logits ``q_i . H_i H_(i-1) ... H_(j+1) k_j`` with ``H_t = I - beta_t w_t w_t^T`` set by token ``t``.
 

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings._base import Encoding, LayerShape, require_whole
-from posym_core.encodings._registry import register_encoding
 from posym_core.metrics._rope import Pairing, check_angles, join_planes, rope_angles, rotate_unchecked, split_planes
 
 
@@ -68,8 +67,6 @@ def rotate_by_phase(
     return join_planes(first * cos - second * sin, first * sin + second * cos, "halves")
 
 
-@register_encoding("rope", "RoPE", place=70)
-@register_encoding("rope-500k", "RoPE 500k", place=80, base=500_000.0)
 class RoPE(Placed):
     """Every plane of two dimensions turns by its own angle per position.
 
@@ -100,7 +97,6 @@ class RoPE(Placed):
         return rotate_unchecked(x, positions, self.angles.to(positions), self.pairing)
 
 
-@register_encoding("p-rope", "p-RoPE", place=90)
 class PRoPE(RoPE):
     """RoPE whose slowest planes stand still: with ``share`` 1 it is RoPE, with 0 it is NoPE.
 
@@ -121,7 +117,6 @@ class PRoPE(RoPE):
         self.share = share
 
 
-@register_encoding("partial-rope", "partial RoPE", place=100)
 class PartialRoPE(Placed):
     """RoPE on the first dimensions of a head only; the angles are those of a head of the rotated part's size.
 
@@ -163,7 +158,6 @@ class PartialRoPE(Placed):
         return torch.cat([first, turned] if self.last else [turned, second], dim=-1)
 
 
-@register_encoding("mla", "MLA", place=110)
 class DecoupledRoPE(PartialRoPE):
     """The positional half of multi-head latent attention: content dimensions that stand still, then rotated ones.
 
@@ -183,7 +177,6 @@ class DecoupledRoPE(PartialRoPE):
         super().__init__(shape, share=share, base=base, last=True, pairing="neighbours")
 
 
-@register_encoding("rollpe", "RollPE", place=120)
 class RollPE(Placed):
     """The entries of queries and keys are shifted in a circle, by one place per position.
 
@@ -218,7 +211,6 @@ class RollPE(Placed):
         return torch.cat([phase.cos() * length, second * length]), angles
 
 
-@register_encoding("pope", "PoPE", place=130)
 class PoPE(Placed):
     """Content sets magnitudes, position sets phases: ``sum_c m(q_c) m(k_c) cos((j - i) theta_c + delta_c)``.
 

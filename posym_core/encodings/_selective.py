@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings._base import LayerShape, order_by_position
-from posym_core.encodings._registry import register_encoding
 from posym_core.encodings._rotary import TokenPhases
 from posym_core.metrics._rope import rope_angles
 
@@ -15,7 +14,6 @@ REACH = 4
 """Tokens that the short convolution sees."""
 
 
-@register_encoding("selective-rope", "Selective RoPE", place=190)
 class SelectiveRoPE(TokenPhases):
     """RoPE whose planes turn at every token by their angle times a number that the token sets.
 

@@ -9,10 +9,8 @@ from torch import Tensor
 
 from posym_core._checks import Checks, measure_magnitude
 from posym_core.encodings._base import Encoding, LayerShape
-from posym_core.encodings._registry import register_encoding
 
 
-@register_encoding("tapa", "TAPA", place=160)
 class TAPA(Encoding):
     """Logits ``q_A . k_A / sqrt(dim_A) cos(2 pi |i - j|^power q_P . k_P / sqrt(dim_P))``, phase by token.
 

@@ -8,10 +8,8 @@ from torch import Tensor, nn
 
 from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits, check_positions, require_whole
 from posym_core.encodings._bias import Biased, T5Bias, make_bias
-from posym_core.encodings._registry import register_encoding
 
 
-@register_encoding("urpe", "URPE", place=210, bounded=True)
 class URPE(Encoding):
     """Attention ``softmax(A + B) o T`` with a bias ``B`` in the softmax and a trained Toeplitz ``T`` outside it.
 

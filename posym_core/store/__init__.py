@@ -2,7 +2,7 @@
 
 from posym_core.store._cache import cache_folder, find_cache_root
 from posym_core.store._devices import choose_device, describe_device
-from posym_core.store._parallel import HELD, hold, run_grid
+from posym_core.store._parallel import HELD, check_places, hold, run_grid
 from posym_core.store._provenance import list_library_versions, record_provenance
 from posym_core.store._resuming import (
     ResultError,
@@ -30,6 +30,7 @@ __all__ = [
     "ResultError",
     "UnfinishedWork",
     "cache_folder",
+    "check_places",
     "choose_device",
     "describe_device",
     "describe_difference",

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-from posym_core._arguments import check_places
 from posym_core.store._provenance import digest_code
 
 Item = TypeVar("Item")
@@ -32,6 +31,14 @@ NEEDS_EXTRA = "a Dask cluster needs the package distributed; install it with: pi
 
 class WorkerLostError(RuntimeError):
     """A worker process died, and its work could not be done by another."""
+
+
+def check_places(jobs: int, cluster: str | None) -> None:
+    """Raise if a number of processes does not fit, or two places are given at once."""
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
+    if cluster is not None and jobs != 1:
+        raise ValueError(f"jobs={jobs} and cluster={cluster!r} are two places to work at; pass one of them")
 
 
 def hold(key: Hashable, load: Callable[[], Found]) -> Found:

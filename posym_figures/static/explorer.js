@@ -22,10 +22,8 @@ const roundUp = (value) => {
   return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= value * 0.9999);
 };
 
-// Draws an explorer and answers its controls until it is stopped, by the function that is returned. It begins at the head
-// that is asked for, if it has that.
-function start(figure, data, head = null) {
-  const ends = new AbortController(), { signal } = ends;
+// Draws an explorer and answers its controls.
+function start(figure, data) {
   const find = (name) => figure.querySelector(name);
   const { layer: layers, head: heads, plane: planes, tau: temperatures } = data.sizes, count = layers * heads;
   const unpacked = new Map();
@@ -38,7 +36,6 @@ function start(figure, data, head = null) {
   };
   const first = { input: 0, prompt: 0, head: data.start.head, block: data.start.length, tau: data.start.tau };
   const state = { ...first };
-  if (head !== null && head < count) state.head = head;
   const controls = Object.fromEntries(["input", "prompt", "head", "tau", "block"].map((name) => [name, find(`[name=${name}]`)]));
   const called = (place) => data.layers[place];
   const nameOf = (head) => `${called(layerOf(head))}:${head % heads}`;
@@ -468,7 +465,7 @@ function start(figure, data, head = null) {
     clearTimeout(waiting);
     waiting = setTimeout(settle, 120);
   };
-  window.addEventListener("pagehide", () => waiting && settle(), { signal });
+  window.addEventListener("pagehide", () => waiting && settle());
   const closest = (values, text) => {
     const wanted = Number(text);
     if (!(wanted > 0)) return -1;
@@ -498,7 +495,7 @@ function start(figure, data, head = null) {
     return true;
   };
   // The way back to an address without a view leads to the first one.
-  window.addEventListener("hashchange", () => follow() || location.hash || (linkable(figure) && choose(first, false)), { signal });
+  window.addEventListener("hashchange", () => follow() || location.hash || (linkable(figure) && choose(first, false)));
 
   controls.input.addEventListener("change", () => choose(moved(data.inputs.findIndex((one) => one.name === controls.input.value))));
   controls.prompt.addEventListener("change", () => choose({ prompt: Number(controls.prompt.value) }));
@@ -528,52 +525,7 @@ function start(figure, data, head = null) {
     buildPlane(), draw();
   });
   observer.observe(figure);
-  whenFontsChange(() => signal.aborted || (forget(), draw()));
-  return { head: () => state.head, stop: () => (ends.abort(), observer.disconnect(), clearTimeout(waiting)) };
+  whenFontsChange(() => (forget(), draw()));
 }
 
-// ---- beside a kernel -----------------------------------------------------------------------------------------------------
-const PATIENCE = 15000; // milliseconds without an answer after which a reader is told so
-
-// Shows the explorer, and another in its place for each prompt that the reader types.
-function render({ model, el }) {
-  let shown = null;
-  const show = (markup) => {
-    const head = shown && shown.head(), typed = el.querySelector("[name=typed]"), text = typed && typed.value;
-    if (shown) shown.stop();
-    el.innerHTML = markup;
-    const figure = el.querySelector("figure"), form = figure.querySelector(".posym-ex-ask");
-    figure.dataset.ready = "true";
-    figure.dataset.lmSuppressShortcuts = "true"; // keys typed here are no commands of JupyterLab
-    shown = start(figure, JSON.parse(figure.querySelector("script.posym-explorer-data").textContent), head);
-    if (!form) return;
-    form.hidden = false;
-    if (text) form.elements.typed.value = text;
-    form.addEventListener("submit", (event) => (event.preventDefault(), ask(form)));
-  };
-  let waiting = 0;
-  const said = (text, look) => {
-    const place = el.querySelector(".posym-ex-answer");
-    place.textContent = text;
-    place.className = `posym-ex-answer mathjax_ignore ${look}`;
-  };
-  const busy = (on) => (el.querySelector(".posym-ex-ask button").disabled = on);
-  const ask = (form) => {
-    said("The model reads it …", "posym-note");
-    busy(true);
-    clearTimeout(waiting);
-    waiting = setTimeout(() => (said("No answer yet. If the kernel has stopped, start it and run the cell again.", "posym-note"), busy(false)), PATIENCE);
-    model.send({ wanted: "prompt", text: form.elements.typed.value });
-  };
-  const hear = ({ markup, error }) => {
-    clearTimeout(waiting);
-    if (markup) return show(markup);
-    busy(false);
-    said(error, "posym-error");
-  };
-  model.on("msg:custom", hear);
-  show(model.get("markup"));
-  return () => (model.off("msg:custom", hear), clearTimeout(waiting), shown.stop());
-}
-
-export default { render, start };
+export default { start };

@@ -68,7 +68,10 @@ class ShiftedKeys:
         backbone: Any = unwrap(getattr(self.model, "base_model", self.model))
         self.parameters = inspect.signature(backbone.forward).parameters
         self.last = self.end
-        inputs = {}
+        # Without a mask positions that repeat or have gaps are taken for prompts packed into one row.
+        masked = "attention_mask" in self.parameters
+        self.inputs = {"attention_mask": torch.ones_like(self.input_ids)} if masked else {}
+        inputs: dict[str, Any] = dict(self.inputs)
         if positioned := "position_ids" in self.parameters:
             # No position beyond the prompt's: a longer pass would change angles that depend on the length.
             inputs["position_ids"] = self.positions().clamp_min(0)
@@ -161,10 +164,8 @@ class ShiftedKeys:
 
     def in_one_batch(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
         """Return the keys of all calls by one pass, whose attention modules alone have rows."""
-        # Without a mask positions with gaps are taken for prompts packed into one row.
-        mask = {"attention_mask": torch.ones_like(self.input_ids)} if "attention_mask" in self.parameters else {}
         with self.replace_hidden(rows=len(shifts), leave=True), _AlikeRowsOnce():
-            keys = self.capture_keys(*shifts, **mask)
+            keys = self.capture_keys(*shifts, **self.inputs)
         if [len(rows) for rows in keys] != len(self.callers) * [len(shifts)]:
             raise RuntimeError("the model makes other attention calls than before")
         return keys

@@ -23,7 +23,6 @@ from posym_profile.prompts._drafts import (
     read_words,
     shuffle,
 )
-from posym_profile.prompts._prompt_tasks import register_prompt_task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,6 @@ BindingPrompts = Prompts
 """Prompts whose blocks are facts: ``answer_ids`` holds the attribute of every fact, ``target`` the fact asked about."""
 
 
-@register_prompt_task("binding", SAYS, place=10)
 def binding_prompts(
     tokenizer: Any,
     *,
@@ -163,11 +161,3 @@ def binding_prompts(
             )
         )
     return draft_prompts(tokens, drafts)
-
-
-for _template in TEMPLATES:
-    register_prompt_task(f"binding-{_template}", SAYS, place=11, template=_template)(binding_prompts)
-register_prompt_task("binding-with-lead", f"{SAYS}, behind eight more facts", place=12, lead=8)(binding_prompts)
-register_prompt_task("binding-varied", f"{SAYS}, each with a verb of its own", place=12, vary_frame=True)(
-    binding_prompts
-)

@@ -24,7 +24,6 @@ from posym_profile.prompts._drafts import (
     find_single_words,
     shuffle,
 )
-from posym_profile.prompts._prompt_tasks import register_prompt_task
 from posym_profile.prompts._text import read_reference_text
 
 PLACES = ("first", "second", "third", "fourth", "last")
@@ -32,7 +31,6 @@ PLACES = ("first", "second", "third", "fourth", "last")
 TEXT_ALTERNATIVES = 8
 
 
-@register_prompt_task("index", "a list of words, and a question about a place in it", place=20)
 def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, place: str = "first") -> Prompts:
     """Draw lists of names with a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
 
@@ -62,7 +60,6 @@ def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, plac
     return draft_prompts(tokens, drafts)
 
 
-@register_prompt_task("keyvalue", "keys with values, and a question about one key", place=30)
 def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
     """Draw lines of a key and its value, then a key: `` car: Ann``, line by line, and `` car:`` at the end.
 
@@ -87,7 +84,6 @@ def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -
     return draft_prompts(tokens, drafts)
 
 
-@register_prompt_task("induction", "a random sequence of words that begins again", place=40)
 def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, shown: int = 1) -> Prompts:
     """Draw names in random order, a full stop, and some of them again: what came next?
 
@@ -115,7 +111,6 @@ def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, 
     return draft_prompts(tokens, drafts)
 
 
-@register_prompt_task("text", "windows of English text, one token a block", place=50)
 def text_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
     """Draw windows of :func:`posym_profile.prompts.read_reference_text`, a token a block, one more as the query.
 

@@ -1,127 +1,108 @@
-"""Prompt tasks by name: a function that makes prompts for language models registers itself.
-
-:func:`register_prompt_task` does so for a function in a file of this room; the command line, surveys and reports then
-know the task. Any other function goes by ``module:function``.
-"""
+"""Prompt tasks by name: functions that make prompts for language models."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-import math
+import importlib
+import os
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from posym_core._extensions import ExtensionError, Registry, locate
+from posym_profile.prompts._binding import SAYS, TEMPLATES, binding_prompts
 from posym_profile.prompts._drafts import Prompts
+from posym_profile.prompts._lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
 
-Make = TypeVar("Make", bound=Callable[..., Prompts])
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PromptTask:
     """One task.
 
     Attributes:
-        make: makes its prompts, see :func:`register_prompt_task`.
+        make: makes its prompts, ``make(tokenizer, *, facts, count, seed=0)``.
         says: what a prompt consists of, in a few words for reports.
-        place: in lists, smallest first; by default behind ours.
+        options: further arguments of the function.
     """
 
     make: Callable[..., Prompts]
     says: str = ""
-    place: float = math.inf
-
-    def __call__(self, tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
-        """Make its prompts; refuse those whose shapes do not fit."""
-        prompts = self.make(tokenizer, facts=facts, count=count, seed=seed)
-        _require_shapes(self.make, prompts, count)
-        return prompts
+    options: dict[str, Any] = field(default_factory=dict)
 
 
-def register_prompt_task(
-    name: str, says: str = "", *, place: float = math.inf, **options: Any
-) -> Callable[[Make], Make]:
-    """Register a function ``make(tokenizer, *, facts, count, seed=0)`` of
-    :class:`~posym_profile.prompts.Prompts`.
+PROMPT_TASKS: dict[str, PromptTask] = {
+    "binding": PromptTask(binding_prompts, SAYS),
+    **{f"binding-{template}": PromptTask(binding_prompts, SAYS, {"template": template}) for template in TEMPLATES},
+    "binding-with-lead": PromptTask(binding_prompts, f"{SAYS}, behind eight more facts", {"lead": 8}),
+    "binding-varied": PromptTask(binding_prompts, f"{SAYS}, each with a verb of its own", {"vary_frame": True}),
+    "index": PromptTask(index_prompts, "a list of words, and a question about a place in it"),
+    "keyvalue": PromptTask(keyvalue_prompts, "keys with values, and a question about one key"),
+    "induction": PromptTask(induction_prompts, "a random sequence of words that begins again"),
+    "text": PromptTask(text_prompts, "windows of English text, one token a block"),
+}
+"""Every task that language models can be asked, by name; another goes by ``module:function``."""
 
-    Args:
-        name: of the task, for ``--task``.
-        says: what a prompt consists of, in a few words for reports.
-        place: in lists, smallest first; by default behind ours.
-        options: further arguments of the function, fixed for this task.
+
+def find_prompt_task(name: str) -> Callable[..., Prompts]:
+    """Return the function that makes a task's prompts: one of :data:`PROMPT_TASKS`, or ``module:function``.
 
     Raises:
-        ExtensionError: if the name is taken, or the function cannot be called like that.
+        ValueError: if there is no such task or function.
     """
-
-    def register(make: Make) -> Make:
-        fixed = functools.partial(make, **options) if options else make
-        PROMPT_TASKS.register(name, PromptTask(make=fixed, says=says, place=place))
-        return make
-
-    return register
+    if name in PROMPT_TASKS:
+        return PROMPT_TASKS[name].make
+    module, _, function = name.partition(":")
+    if not function:
+        known = ", ".join(map(repr, PROMPT_TASKS))
+        raise ValueError(f"task must be one of {known}, or module:function for one of your own; got {name!r}")
+    # A script that is installed does not look into this folder, and python -m does.
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"task {name!r} cannot be loaded: {error}. It must be module:function, of a module that Python finds or a "
+            "file of this folder, without its ending"
+        ) from error
 
 
 def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Make the prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``."""
-    return PROMPT_TASKS.find(task)(tokenizer, facts=facts, count=count, seed=seed)
+    """Make the prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``.
 
-
-def _read_task(name: str, given: Any) -> PromptTask:
-    """Return a task, from itself or from the function that makes its prompts; refuse what is neither."""
-    task = given if isinstance(given, PromptTask) else PromptTask(make=given)
-    if not callable(task.make):
-        raise ExtensionError(f"prompt task {name!r} must be a function that makes prompts; got {task.make!r}")
-    signature = inspect.signature(task.make)
-    try:
-        signature.bind(None, facts=4, count=2, seed=0)
-    except TypeError as error:
-        raise ExtensionError(
-            f"prompt task {name!r} is called as make(tokenizer, facts=4, count=2, seed=0), but it takes {signature}: "
-            f"{error}; change its arguments"
-        ) from None
-    return task
-
-
-def _require_shapes(make: Callable[..., Any], prompts: Any, count: int) -> None:
-    """Refuse what a task returns in place of prompts, with the rule that it breaks."""
-    name = locate(make)
+    Raises:
+        ValueError: if there is no such task, or a function of one's own returns no :class:`Prompts`, or such as do not
+            fit each other.
+    """
+    options = PROMPT_TASKS[task].options if task in PROMPT_TASKS else {}
+    prompts = find_prompt_task(task)(tokenizer, facts=facts, count=count, seed=seed, **options)
     if not isinstance(prompts, Prompts):
-        raise ExtensionError(
-            f"{name} must return posym_profile.prompts.Prompts; got {type(prompts).__name__}. Make them with "
+        raise ValueError(
+            f"{task} must return posym_profile.prompts.Prompts; got {type(prompts).__name__}. Make them with "
             "posym_profile.prompts.draft_prompts, for example"
         )
+    _require_shapes(task, prompts, count)
+    return prompts
+
+
+def _require_shapes(task: str, prompts: Prompts, count: int) -> None:
+    """Raise if the prompts that a task made do not fit each other, with the rule that is broken."""
     ids, answers, target = prompts.input_ids, prompts.answer_ids, prompts.target
-    for what, value, dimensions in (("input_ids", ids, 2), ("answer_ids", answers, 2), ("target", target, 1)):
-        if not isinstance(value, Tensor) or value.dtype != torch.int64 or value.ndim != dimensions:
-            kind = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"{what} of {name} must be an int64 tensor of {dimensions} dimensions; got {kind}")
-    numbers = {what: len(getattr(prompts, what)) for what in ("input_ids", "answer_ids", "target", "texts")}
+    if {ids.dtype, answers.dtype, target.dtype} != {torch.int64} or (ids.ndim, answers.ndim, target.ndim) != (2, 2, 1):
+        raise ValueError(f"input_ids and answer_ids of {task} must be int64 tensors of 2 dimensions, and target of 1")
+    numbers = {what: len(getattr(prompts, what)) for what in ("input_ids", "answer_ids", "target")}
     if set(numbers.values()) != {count}:
-        raise ValueError(f"{name} was asked for count={count} prompts and must return as many of each; got {numbers}")
+        raise ValueError(f"{task} was asked for count={count} prompts and must return as many of each; got {numbers}")
     end = prompts.start + prompts.blocks * prompts.block_length
     if min(prompts.blocks - 1, prompts.block_length, prompts.start + 1) < 1 or end >= ids.shape[1]:
         raise ValueError(
-            f"blocks of {name} must be at least 2, of 1 token or more each, and leave the last token to the query; got "
+            f"blocks of {task} must be at least 2, of 1 token or more each, and leave the last token to the query; got "
             f"blocks={prompts.blocks} of block_length={prompts.block_length} from start={prompts.start} in "
             f"{ids.shape[1]} tokens"
         )
     if answers.shape[1] and not (target.min() >= 0 and target.max() < answers.shape[1]):
         raise ValueError(
-            f"target of {name} must be a place among a prompt's {answers.shape[1]} alternatives, from 0 on; got "
+            f"target of {task} must be a place among a prompt's {answers.shape[1]} alternatives, from 0 on; got "
             f"{int(target.min())} to {int(target.max())}"
         )
-
-
-PROMPT_TASKS: Registry[PromptTask] = Registry(
-    "task",
-    decorator="@register_prompt_task(name)",
-    room="posym_profile.prompts.",
-    keep=_read_task,
-)
-"""Every task that language models can be asked, by name: what makes its prompts."""

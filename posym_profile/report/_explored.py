@@ -1,4 +1,4 @@
-"""Make the head explorer of one's own model and prompts: as a file of a profile, and beside a kernel for typed ones.
+"""Make the head explorer of one's own model and prompts.
 
 The file, ``explorer.html``, asks no host and opens from a folder. It shows every head on the plane of its two scores,
 at other temperatures and block lengths, and of a chosen head its attention to every token of every prompt in it, the
@@ -18,16 +18,13 @@ import numpy as np
 from posym_core._checks import require_count, require_positive
 from posym_figures import ExplorerFigure, HeadInput, count_packed_bytes, format_tau, head_explorer, select_layers
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._loading import load_config, load_tokenizer
+from posym_profile.language_models._loading import load_config
 from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.prompts._drafts import find_beginning
-from posym_profile.report._chunks import choose_pass_size, hold_model, measure_in_batches
 from posym_profile.report._folder import ProfileRun
-from posym_profile.report._marked_text import EXAMPLE
+from posym_profile.report._measuring import choose_pass_size, measure_in_passes
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, group_prompts, join_prompts, read_marked_text
-from posym_profile.report._run import Extra
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 from posym_profile.scores._visibility import format_count, shorten_name
 
@@ -56,44 +53,48 @@ ALT = (
 )
 
 
-def write_explorer(settings: ProfileSettings, *, prompts: int = PROMPTS, layers: Sequence[int] | None = None) -> Extra:
-    """Describe the explorer as a file of a profile.
+@dataclass(frozen=True, kw_only=True)
+class Explorer:
+    """The explorer that is written with a profile.
 
-    Args:
-        settings: of the profile; the slider for temperatures steps its own, too.
+    Attributes:
         prompts: the first so many are in it, one by one and in all means; those of one shape together.
         layers: which layers are in it; by default all.
     """
-    require_count("explorer_prompts", prompts, 1)
-    if layers is not None and (not layers or len(set(layers)) < len(layers) or min(layers) < 0):
-        raise ValueError(f"layers of the explorer must be different numbers from 0 on; got {list(layers)}")
 
-    def make(profile: ProfileRun) -> dict[str, bytes]:
+    prompts: int = PROMPTS
+    layers: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        require_count("explorer_prompts", self.prompts, 1)
+        layers = self.layers
+        if layers is not None and (not layers or len(set(layers)) < len(layers) or min(layers) < 0):
+            raise ValueError(f"layers of the explorer must be different numbers from 0 on; got {list(layers)}")
+
+    def check(self, settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> None:
+        """Raise if the numbers of these prompts are more than a file may hold."""
+        _require_room(load_config(settings.model), prompts[: self.prompts], settings.tau, self.layers)
+
+    def make_pages(
+        self, settings: ProfileSettings, profile: ProfileRun, model: Any, tokenizer: Any
+    ) -> dict[str, bytes]:
+        """Measure the prompts again, at other temperatures and block lengths, and return the page by its name."""
         name = shorten_name(settings.model)
         shown = _Explored(
-            model=hold_model(settings, profile.settings["identity"]).model,
-            tokenizer=load_tokenizer(settings.model),
+            model=model,
+            tokenizer=tokenizer,
             name=name,
             tau=settings.tau,
-            eps=settings.eps,
             visible_only=settings.visible_only,
             batch_size=settings.batch_size,
-            layers=layers,
+            layers=self.layers,
         )
         source = f"from the task {settings.task}" if settings.task else f"from the file {profile.settings['input']}"
-        return {NAME: shown.draw(profile.prompts[:prompts], source).page(f"Head explorer of {name}").encode()}
-
-    return Extra(
-        make=make,
-        check=lambda given: _require_room(load_config(settings.model), given[:prompts], settings.tau, layers),
-        settings={"prompts": prompts, "layers": None if layers is None else list(layers)},
-        says=f"{NAME}: the first {format_count(prompts, 'prompt')} at most are read again, at {len(TAUS)} "
-        f"temperatures and {LENGTHS} block lengths",
-    )
+        return {NAME: shown.draw(profile.prompts[: self.prompts], source).page(f"Head explorer of {name}").encode()}
 
 
 def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> ExplorerFigure:
-    """Show the head explorer of one prompt, with a field in which others are typed where a kernel runs.
+    """Show the head explorer of one prompt.
 
     >>> model, tokenizer = load_model()  # doctest: +SKIP
     >>> explore(model, tokenizer, "[[Ann likes red.]] [[Bob likes blue.]] Bob likes")  # doctest: +SKIP
@@ -101,34 +102,17 @@ def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> Expl
     Args:
         model: see :func:`posym_profile.profile`.
         tokenizer: of the model, a fast one.
-        text: marked as ``marked_text`` says, with ``[[`` and ``]]`` around blocks of equally
-            many tokens; without marks every token is a block.
+        text: with ``[[`` and ``]]`` around blocks of equally many tokens.
         tau: temperature of the weights over pairs of blocks that is shown first.
 
     Returns:
-        A figure that displays itself: a widget with the field where a kernel runs, and elsewhere, or by ``save``, a
-        page that asks no host.
+        A figure that displays itself; ``save`` writes it as a page that asks no host.
     """
     require_positive("tau", tau)
-    name = type(unwrap(model)).__name__
-    return _Explored(model=model, tokenizer=tokenizer, name=name, tau=float(tau)).draw_typed(text)
-
-
-def read_typed_prompt(text: str, tokenizer: Any) -> BlockedPrompt:
-    """Read a prompt from marked text, or from text without marks each token of which is a block."""
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a string; got {type(text).__name__}")
-    if "[[" in text or "]]" in text:
-        return read_marked_text(text, tokenizer, id="typed")
-    beginning = find_beginning(tokenizer)
-    ids = (*beginning, *tokenizer(text, add_special_tokens=False)["input_ids"])
-    blocks = len(ids) - len(beginning) - 1
-    if blocks < 2:
-        raise ValueError(
-            f"at least two blocks and a token that asks behind them are needed; got {text!r}, which has "
-            f"{format_count(len(ids) - len(beginning), 'token')}. Type more, or mark blocks: " + EXAMPLE
-        )
-    return BlockedPrompt(input_ids=ids, start=len(beginning), block_length=1, blocks=blocks, id="typed")
+    shown = _Explored(model=model, tokenizer=tokenizer, name=type(unwrap(model)).__name__, tau=float(tau))
+    prompt = read_marked_text(text, tokenizer, id="prompt")
+    _require_room(getattr(unwrap(model), "config", None), [prompt], tau, None)
+    return shown.draw([prompt], "of your own")
 
 
 def list_block_lengths(block_length: int, blocks: int) -> list[int]:
@@ -153,12 +137,11 @@ class _Explored:
     tokenizer: Any
     name: str
     tau: float
-    eps: float = 1e-8
     visible_only: bool = False
     batch_size: int | None = None
     layers: Sequence[int] | None = None
 
-    def draw(self, prompts: Sequence[BlockedPrompt], source: str, **more: Any) -> ExplorerFigure:
+    def draw(self, prompts: Sequence[BlockedPrompt], source: str) -> ExplorerFigure:
         """Draw the explorer of these prompts; those of one shape are one input, the most common shape first."""
         groups = sorted(group_prompts(prompts).values(), key=len, reverse=True)
         views = [self.measure(group) for group in groups]
@@ -184,21 +167,14 @@ class _Explored:
             layers=layers,
             plane_note=f"{format_count(shown, 'token')} a block, τ = {format_tau(self.tau)}",
             limit=FILE_LIMIT,
-            **more,
         )
-
-    def draw_typed(self, text: str) -> ExplorerFigure:
-        """Draw the explorer of a prompt typed by hand."""
-        prompt = read_typed_prompt(text, self.tokenizer)
-        _require_room(getattr(unwrap(self.model), "config", None), [prompt], self.tau, None)
-        return self.draw([prompt], "typed by hand", ask=self.draw_typed, typed=text)
 
     @property
     def taus(self) -> list[float]:
         return sorted({*TAUS, self.tau})
 
     def measure(self, prompts: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
-        """Measure prompts of one shape, half as many at a time whenever memory runs out."""
+        """Measure prompts of one shape."""
         first = prompts[0]
         cuts = Cuts(
             first.start,
@@ -206,14 +182,12 @@ class _Explored:
             lengths=list_block_lengths(first.block_length, first.blocks),
             taus=self.taus,
             shown=(first.block_length, self.tau),
-            eps=self.eps,
             visible_only=self.visible_only,
         )
         length = len(first.input_ids)
         views = partial(make_head_views, self.model, cuts=cuts, planes=find_planes(self.model, length))
         size = choose_pass_size(length, self.batch_size)
-        arrays, _ = measure_in_batches(lambda batch: views(join_prompts(batch).input_ids), prompts, size, self.name)
-        return average_views(arrays)
+        return average_views(measure_in_passes(lambda batch: views(join_prompts(batch).input_ids), prompts, size))
 
     def make_input(
         self, prompts: Sequence[BlockedPrompt], arrays: Mapping[str, Any], source: str, place: int

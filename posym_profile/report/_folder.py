@@ -1,17 +1,16 @@
 """Keep profiles of whole sets of prompts in folders, and check them when they are read.
 
-A finished folder holds ``profile.json`` (settings, where the numbers come from, SHA-256 of every file; written last,
-so that a profile exists only when it is whole), ``scores.safetensors`` (all arrays), ``heads.csv`` and ``prompts.csv``
-(tables), ``prompts.jsonl`` (the prompts, as a prompt file) and what else was asked for, such as figures. While a run
-is under way there is ``chunks/`` instead, unfinished work as ``keeping`` keeps it.
+A folder holds ``profile.json`` (settings, where the numbers come from, SHA-256 of every file; written last,
+so that a profile exists only when it is whole), ``scores.safetensors`` (all arrays), ``heads.csv`` (a row a head),
+``prompts.jsonl`` (the prompts, as a prompt file) and what else was asked for, such as figures. The folder is written
+beside its place, under another name, and then renamed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import numpy as np
 from posym_core.store import (
     DamagedError,
     ResultError,
-    UnfinishedWork,
     record,
     require_whole,
     seal,
@@ -29,20 +27,19 @@ from posym_core.store import (
     write_files,
 )
 from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._tables import find_share_medians, write_heads_table, write_prompts_table
+from posym_profile.report._tables import find_share_medians, write_heads_table
 from posym_profile.scores._head_tables import count_hidden_blocks
 from posym_profile.scores._layer_measurement import LAST
 from posym_profile.scores._profiling import Profile, Score, average_columns, make_table, read_profile_arrays
 
 FORMAT = 1
-MANIFEST, CHUNKS, SCORES = "profile.json", "chunks", "scores.safetensors"
-HEADS, PROMPTS_TABLE, PROMPTS_FILE = "heads.csv", "prompts.csv", "prompts.jsonl"
+MANIFEST, SCORES, HEADS, PROMPTS_FILE = "profile.json", "scores.safetensors", "heads.csv", "prompts.jsonl"
 # What every profile has.
-FILES = {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
+FILES = {SCORES, HEADS, PROMPTS_FILE}
 
 
 class ProfileError(ResultError):
-    """A folder's profile is missing, unfinished, altered or another than the one asked for."""
+    """A folder's profile is missing or altered, or its place is taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +49,7 @@ class ProfileRun:
     Attributes:
         folder: where it is.
         settings: what was asked for.
-        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``threads`` and
-            ``smallest_batch``.
+        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions`` and ``threads``.
         arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks`` ``[prompt,
             layer]``; with several queries these have a dimension behind the prompts', and ``queries`` says which they
             are; ``window`` ``[layer]``, NaN for none; labels ``label_...`` ``[layer, head]``; ``length``, ``start``,
@@ -74,9 +70,7 @@ class ProfileRun:
     @property
     def scores(self) -> Profile:
         """Return scores, visible blocks, windows and labels as :func:`posym_profile.profile` does."""
-        queries = self.settings.get("queries", LAST)
-        # All that there are may be one.
-        numbers = self.arrays.get("queries", LAST if queries == "all" else queries)
+        numbers = self.arrays.get("queries", self.settings.get("queries", LAST))
         return read_profile_arrays(self.arrays, [int(query) for query in numbers])
 
     def top(self, k: int, score: Score) -> list[tuple[int, int]]:
@@ -92,19 +86,37 @@ class ProfileRun:
         return make_table(average_columns(self.arrays)) if intervals else self.scores.frame()
 
 
-def write_profile(profile: ProfileRun, extras: Mapping[str, bytes], made_with: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write a finished profile with further files, each whole or not at all and the description last.
+def require_place(folder: Path, *, force: bool = False) -> None:
+    """Raise if a profile cannot be written to ``folder``: it must be new or empty, or with ``force`` hold a profile.
 
-    ``made_with`` says of those that matter what they were made with.
+    Raises:
+        ProfileError: if it holds something else.
+        NotADirectoryError: if it, or what it is to lie in, is a file.
     """
+    above = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not above.is_dir():
+        raise NotADirectoryError(f"{above} is no folder, so none can be made there; pass another --out")
+    held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if not held:
+        return
+    if MANIFEST not in held:
+        raise ProfileError(f"{folder} holds other files, such as {min(held)}; pass a new folder as --out")
+    if not force:
+        raise ProfileError(f"{folder} holds a profile; pass another --out, or --force to put this one in its place")
+    others = held - {MANIFEST, *read_manifest(folder)["files"]}
+    if others:
+        raise ProfileError(f"{folder} holds {min(others)} beside a profile, which --force would discard; move it away")
+
+
+def write_profile(profile: ProfileRun, pages: Mapping[str, bytes]) -> None:
+    """Write a profile with its pages to its folder: beside its place, and then in one step there."""
     from safetensors.numpy import save
 
     contents: dict[str, bytes] = {
         SCORES: save({name: np.ascontiguousarray(x) for name, x in profile.arrays.items()}),
         HEADS: write_heads_table(profile.arrays),
-        PROMPTS_TABLE: write_prompts_table(profile.arrays, [prompt.id for prompt in profile.prompts]),
         PROMPTS_FILE: write_prompts(profile.prompts),
-        **extras,
+        **pages,
     }
     described = {
         "format": FORMAT,
@@ -112,25 +124,18 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes], made_with: M
         "marks": collect_marks(profile.arrays),
         "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
         "provenance": profile.provenance,
-        "extras": made_with,
         "files": {name: record(content) for name, content in contents.items()},
     }
-    write_files(profile.folder, {**contents, MANIFEST: seal(described)})
-
-
-def find_extras(folder: Path) -> dict[str, Any]:
-    """Find the files of a finished profile beside those of every one, and what they were made with."""
-    described = read_manifest(folder)
-    # Profiles from before that was kept had a report that is made with nothing.
-    return {name: {} for name in described["files"]} | described.get("extras", {})
-
-
-def add_files(folder: Path, extras: Mapping[str, bytes], made_with: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add files to a finished profile; what it measured stays as it is, and so does where that comes from."""
-    described = read_manifest(folder)
-    described["extras"] = {**described.get("extras", {}), **made_with}
-    described["files"] |= {name: record(content) for name, content in extras.items()}
-    write_files(folder, {**extras, MANIFEST: seal(described)})
+    place = profile.folder.absolute()
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        write_files(beside, {**contents, MANIFEST: seal(described)})
+        require_place(place, force=True)
+        if place.exists():
+            shutil.rmtree(place)
+        beside.rename(place)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     described = unseal(folder / MANIFEST, format=FORMAT)
     if missing := sorted(FILES - set(described["files"])):
         raise DamagedError(f"{MANIFEST} names no {missing[0]}, which every profile has")
-    if wrong := [name for name in described["files"] if Path(name).name != name or "\\" in name]:
+    if wrong := [name for name in described["files"] if Path(name).name != name or "\\" in name or name == ".."]:
         raise DamagedError(f"{MANIFEST} names {wrong[0]!r}, which is no file of this folder")
     return described
 
@@ -147,14 +152,12 @@ def load_profile(folder: Path | str) -> ProfileRun:
     """Read a finished profile and check every file against its checksum.
 
     Raises:
-        ProfileError: if it is missing, unfinished, altered or truncated.
+        ProfileError: if it is missing, altered or truncated.
     """
     from safetensors.numpy import load_file
 
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
-        if UnfinishedWork(folder / CHUNKS).read() is not None:
-            raise ProfileError(f"{folder} holds an unfinished profile; run the same command again to finish it")
         raise ProfileError(f"{folder} holds no profile ({MANIFEST} is missing); make one with `profile --out {folder}`")
     try:
         described = read_manifest(folder)
@@ -185,47 +188,3 @@ def collect_marks(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     marks = {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
     medians = find_share_medians(arrays)
     return marks | ({"cube": medians} if medians else {})
-
-
-def discard(folder: Path) -> None:
-    """Remove a profile's files, the description first, so that no half of it passes for a whole."""
-    names: list[str] = []
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        names = [name for name in json.loads((folder / MANIFEST).read_text())["files"] if Path(name).name == name]
-    for name in (MANIFEST, SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE, *names):
-        (folder / name).unlink(missing_ok=True)
-    UnfinishedWork(folder / CHUNKS).remove("chunk-*")
-
-
-def take_model_name(settings: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Call the model as in the settings that are stored, where both have its checksum: its path tells nothing."""
-    same = settings["identity"] == stored.get("identity") and "sha256" in settings["identity"]
-    return {**settings, "model": stored["model"]} if same else dict(settings)
-
-
-def refuse_difference(folder: Path, difference: str) -> None:
-    """Refuse a folder's profile of other settings, code or libraries, which ``difference`` names if there are any."""
-    if difference:
-        raise ProfileError(
-            f"{folder} holds a profile of other {difference}; pass another --out, or --force to discard it"
-        )
-
-
-@contextlib.contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing a profile to ``folder`` within the block, where the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise ProfileError(f"another process is writing a profile to {folder}; wait, or pass another --out") from None
-    try:
-        yield
-    finally:
-        os.close(handle)

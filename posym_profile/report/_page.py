@@ -7,7 +7,6 @@ numbers come from. It follows the reader's light or dark mode, reads on a phone,
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ import numpy as np
 from jaxtyping import Float
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posym_core._extensions import ExtensionError
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS
 from posym_profile.report._folder import HEADS, ProfileRun
 from posym_profile.report._tables import describe_answers, describe_frames, describe_lists, find_share_medians
@@ -143,9 +141,7 @@ def _describe_measured(profile: ProfileRun) -> str:
     settings = profile.settings
     if settings.get("task"):
         task = str(settings["task"])
-        with contextlib.suppress(ExtensionError):  # measured where its package was there
-            task += f" ({words})" if (words := PROMPT_TASKS.find(task).says) else ""
-        what = f"the task {task}"
+        what = f"the task {task}" + (f" ({PROMPT_TASKS[task].says})" if task in PROMPT_TASKS else "")
     else:
         what = f"the file {settings['input']}"
     blocks, length = _format_range(profile.arrays["blocks"]), _format_range(profile.arrays["length"])
@@ -155,9 +151,8 @@ def _describe_measured(profile: ProfileRun) -> str:
     )
     if "queries" in settings:
         queries = settings["queries"]
-        which = f"token {queries[-1]}" if isinstance(queries, list) else "the last token"
-        more = f", one of several queries that {HEADS} has" if queries == "all" or len(queries) > 1 else ""
-        sentence += f" Scores are those at {which}{more}; negative numbers count from the end."
+        more = f", one of several queries that {HEADS} has" if len(queries) > 1 else ""
+        sentence += f" Scores are those at token {queries[-1]}{more}; negative numbers count from the end."
     answers = describe_answers(profile.arrays)
     return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
 

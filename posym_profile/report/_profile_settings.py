@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core._arguments import CHECKED, check_profile
-from posym_core._extensions import locate
+from posym_core._checks import require_count, require_counts, require_positive
 from posym_core.store import sha256
-from posym_profile.language_models._loading import PACKAGED, identify_model, load_config
-from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts
+from posym_profile.language_models._loading import PACKAGED, identify_model, load_config, require_one_place
+from posym_profile.prompts._prompt_tasks import find_prompt_task, make_prompts
 from posym_profile.report._prompt_files import BlockedPrompt, read_fields, read_prompts, split_prompts
-from posym_profile.scores._layer_measurement import LAST, Queries, resolve_queries
+from posym_profile.scores._layer_measurement import LAST, Queries
 from posym_profile.scores._visibility import find_position_limit
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSettings:
     """What to measure: the options of ``posym profile``, by their names, and as its help describes them.
 
-    ``task`` is None with an ``input``. ``energy`` and ``cube`` are of the last token alone. A run that goes on keeps
-    its number of ``threads``.
+    ``task`` is None with an ``input``. ``energy`` and ``cube`` are of the last token alone.
     """
 
     model: str = PACKAGED
@@ -35,7 +35,6 @@ class ProfileSettings:
     seed: int = 0
     input: str | None = None
     tau: float = 1e-4
-    eps: float = 1e-8
     per_frequency: bool = False
     visible_only: bool = False
     energy: bool = False
@@ -43,7 +42,6 @@ class ProfileSettings:
     queries: Queries = LAST
     labels: bool = False
     batch_size: int | None = None
-    threads: int | None = None
     device: str = "auto"
     dtype: str | None = None
     device_map: str | None = None
@@ -53,40 +51,45 @@ class ProfileSettings:
             value = getattr(self, field.name)
             if isinstance(value, np.generic | torch.Tensor):
                 object.__setattr__(self, field.name, value.item())  # JSON holds Python's numbers only
-        if self.queries != "all":
-            # Whether prompts have such tokens is known when they are made.
-            object.__setattr__(self, "queries", tuple(resolve_queries(self.queries, [sys.maxsize])))
+        object.__setattr__(self, "queries", tuple(self.queries))
         of_last = [name for name in ("energy", "cube") if getattr(self, name)]
         if of_last and self.queries != LAST:
             raise ValueError(
                 f"{' and '.join(of_last)} {'is' if len(of_last) == 1 else 'are'} measured at the last token alone; got "
                 f"queries={self.queries!r}. Leave out one or the other"
             )
-        check_profile(**{name: getattr(self, name) for name in CHECKED})
-        if self.task is not None:
-            PROMPT_TASKS.find(self.task)
+        if (self.task is None) == (self.input is None):
+            raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
+        require_one_place(self.device, self.device_map)
+        require_positive("tau", self.tau)
+        if self.batch_size is not None:
+            require_count("batch_size", self.batch_size, 1)
+        if self.input is not None:
+            if not Path(self.input).is_file():
+                raise FileNotFoundError(
+                    f"there is no prompt file at {self.input}; pass a .txt file of text with [[blocks]], one prompt a "
+                    "line, a file of token ids, or a task"
+                )
+            read_fields(self.input)
         else:
-            read_fields(str(self.input))
+            require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
+            find_prompt_task(str(self.task))
 
     def describe_settings(self) -> dict[str, Any]:
-        """Describe all that the numbers depend on, as JSON, but for the number of threads."""
-        queries, later = self.queries, ("energy", "visible_only", "cube", "labels")
-        left_out = {"threads", "queries", *(("facts", "prompts", "seed") if self.input is not None else ())}
-        left_out |= {name for name in later if not getattr(self, name)}  # as before they could be asked for
-        fields = {name: value for name, value in asdict(self).items() if name not in left_out}
-        if queries != LAST:
-            fields["queries"] = queries if queries == "all" else list(queries)
+        """Describe all that the numbers depend on, as JSON."""
+        later = ("energy", "visible_only", "cube", "labels")
+        left_out = {"queries", *(("facts", "prompts", "seed") if self.input is not None else ())}
+        left_out |= {name for name in later if not getattr(self, name)}
+        described = {name: value for name, value in asdict(self).items() if name not in left_out}
+        if self.queries != LAST:
+            described["queries"] = list(self.queries)
         if self.input is not None:
-            fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
-        if self.task is not None and (file := self._find_task_file()) is not None:
-            fields["task_sha256"] = sha256(file)
-        return fields | {"identity": identify_model(self.model)}
-
-    def _find_task_file(self) -> Path | None:
-        """Find the file that makes the prompts of another package's task; our own is in the digest of our code."""
-        module = locate(PROMPT_TASKS.find(str(self.task))).partition(":")[0]
-        file = getattr(sys.modules[module], "__file__", None)
-        return None if file is None or module.startswith("posym_") else Path(file)
+            described |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
+        if self.task is not None and ":" in self.task:
+            described["task_sha256"] = sha256(Path(inspect.getfile(find_prompt_task(self.task))))
+        return described | {"identity": identify_model(self.model)}
 
     def make_prompts(self, tokenizer: Any) -> list[BlockedPrompt]:
         """Make the prompts of the task, or read those of the input file."""

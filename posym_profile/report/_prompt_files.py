@@ -1,25 +1,18 @@
-"""Read prompts from files: marked text or JSON Lines, as the end of the file's name says.
+"""Read prompts from files: marked text or token ids, as the end of the file's name says.
 
-``.txt`` is text with marked blocks, as ``_marked_text`` describes it. Any other file is JSON Lines, an object a line of
-one of two kinds. With text, blocks are spans of characters, from the first to before the last, and the tokenizer's mark
-of beginning is put in front::
-
-    {"text": "Ann likes red. Bob likes blue. Bob likes", "blocks": [[0, 14], [14, 30]], "answers": [" blue", " red"]}
-
-With token ids, blocks are counted in tokens from ``start``; ``blocks`` may be left out for as many as fit::
+``.txt`` is text with marked blocks, as ``_marked_text`` describes it. Any other file has an object of JSON a line, with
+token ids; blocks are counted in tokens from ``start``, and ``blocks`` may be left out for as many as fit::
 
     {"input_ids": [2, 17, 5, 9, 17, 5, 8, 17], "start": 1, "block_length": 3, "blocks": 2, "answer_ids": [9, 8]}
 
-``answers`` are what may follow the text, each one token of its own behind it, spaces and all; ``answer_ids`` are such
-tokens. ``target`` says which of them is right, from 0 on; by default the first. Either all prompts of a file have
-answers or none. Both kinds may have an ``"id"`` of their own (text or number, for the tables; by default the line's
-number) and a ``"comment"``, which is ignored. Blocks stand one after the other, have equally many tokens and leave at
-least the last token, the query, behind them. Prompts may differ in length and in their blocks. Empty lines are skipped.
+``answer_ids`` are tokens that the model is to choose from, and ``target`` says which of them is right, from 0 on; by
+default the first. Either all prompts of a file have answers or none. An ``"id"`` (text or number) is what a prompt is
+called, by default the number of its line. Blocks stand one after the other, have equally many tokens and leave at least
+the last token, the query, behind them. Prompts may differ in length and in their blocks. Empty lines are skipped.
 """
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import io
 import json
@@ -34,19 +27,12 @@ from posym_core.metrics import BlockLayout
 from posym_profile.prompts._drafts import Prompts, find_beginning
 from posym_profile.report._marked_text import EXAMPLE, parse_marked_prompt, parse_marked_prompts, shorten
 
-KINDS = {
-    "text": {"text", "blocks", "answers", "target", "id", "comment"},
-    "input_ids": {"input_ids", "start", "block_length", "blocks", "answer_ids", "target", "id", "comment"},
-}
+KNOWN = {"input_ids", "start", "block_length", "blocks", "answer_ids", "target", "id"}
 FORM = (
-    'write {"text": ..., "blocks": [[first character, character after the last], ...]} or {"input_ids": [...], '
-    '"start": ..., "block_length": ..., "blocks": ...}, one a line; text with [[blocks]] goes into a file that is '
-    "called .txt"
+    'write {"input_ids": [...], "start": ..., "block_length": ..., "blocks": ...}, one a line; text with [[blocks]] '
+    "goes into a file that is called .txt"
 )
 MARKED = f"write one a line, with [[ and ]] around its blocks: {EXAMPLE}"
-NOT_UTF_8 = "this line is not UTF-8; save the file in UTF-8"
-# Characters that are read as tokens at a time while a text may be too long: a tokenizer takes some 170 bytes for each.
-PIECE = 20_000
 
 
 class PromptFileError(ValueError):
@@ -153,41 +139,36 @@ def read_prompts(path: Path | str, tokenizer: Any, *, positions: int | None = No
     prompts: list[BlockedPrompt] = []
     for number, fields in read_fields(path):
         with _name_line(path, number):
-            if "text" in fields:
-                prompt = _from_text(fields, tokenizer, positions)
-            else:
-                prompt = _from_ids(fields, len(tokenizer), positions)
+            prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, len(tokenizer))
+            tokens = len(prompt["input_ids"])
+            if positions is not None and tokens > positions:
+                raise ValueError(
+                    f"a prompt may have as many tokens as the model has positions (max_position_embeddings), "
+                    f"{positions:,}; it has {tokens:,}. Shorten it or make it several prompts; posym_profile.profile "
+                    "measures token ids of any length"
+                )
         prompts.append(BlockedPrompt(**prompt, id=str(fields["id"]), target=fields.get("target", 0)))
     return prompts
 
 
 def read_marked_text(text: str, tokenizer: Any, *, id: str) -> BlockedPrompt:
     """Read one prompt of marked text, as a line of a ``.txt`` file."""
-    fields = {"id": id, **parse_marked_prompt(text)}
-    _check_text(fields)
-    return BlockedPrompt(**_from_text(fields, tokenizer), id=id)
+    return BlockedPrompt(**_from_text(parse_marked_prompt(text), tokenizer), id=id)
 
 
 def read_fields(path: Path | str) -> list[tuple[int, dict[str, Any]]]:
-    """Read a prompt file as far as it can be checked without a tokenizer.
-
-    Returns:
-        The number of each prompt's line, and the prompt as an object of JSON Lines, with an ``id``.
-    """
+    """Read a prompt file as far as it can be checked without a tokenizer: numbers of lines, and what stands there."""
     path = Path(path)
     prompts: list[tuple[int, dict[str, Any]]] = []
     lines: dict[str, int] = {}
     marked = path.suffix.casefold() == ".txt"
-    parse, read_lines = (parse_marked_prompt, _read_marked_prompts) if marked else (_json_fields, _read_json_lines)
-    for number, line in read_lines(path):
+    for number, line in parse_marked_prompts(_read_lines(path)) if marked else enumerate(_read_lines(path), start=1):
+        if not line.strip():
+            continue
         with _name_line(path, number):
-            fields = {"id": number, **parse(line)}
-            (_check_text if "text" in fields else _check_ids)(fields)
+            fields = {"id": number, **(parse_marked_prompt(line) if marked else _read_ids(line))}
             if (first := lines.setdefault(str(fields["id"]), number)) != number:
-                raise ValueError(
-                    f"'id' {str(fields['id'])!r} is that of line {first} already, and ids tell prompts apart in the "
-                    "tables; give it another"
-                )
+                raise ValueError(f"'id' {str(fields['id'])!r} is that of line {first} already; give it another")
             if prompts and _has_answers(fields) != _has_answers(prompts[0][1]):
                 raise ValueError(
                     f"it has {'answers' if _has_answers(fields) else 'no answers'}, unlike the prompt of line "
@@ -213,136 +194,76 @@ def _name_line(path: Path | str, number: int) -> Iterator[None]:
         raise PromptFileError(f"{path}, line {number}: {error}") from error
 
 
-def _read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-            if raw.strip():
-                yield number, raw
-
-
-def _read_marked_prompts(path: Path) -> Iterator[tuple[int, Any]]:
+def _read_lines(path: Path) -> list[str]:
     content = path.read_bytes()
     try:
-        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+        return io.StringIO(content.decode("utf-8-sig"), newline="").readlines()
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
-        raise PromptFileError(f"{path}, line {number}: {NOT_UTF_8}") from None
-    yield from parse_marked_prompts(lines)
-
-
-def _json_fields(raw: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} of {NOT_UTF_8}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"a line must be one JSON object, but {error.msg} at column {error.colno}; {FORM}") from None
-    if not isinstance(fields, dict):
-        raise ValueError(f"a line must be a JSON object; got {type(fields).__name__}; {FORM}")
-    kinds = [kind for kind in KINDS if kind in fields]
-    if len(kinds) != 1:
-        raise ValueError(f"a prompt has either 'text' or 'input_ids'; got {', '.join(fields) or 'neither'}; {FORM}")
-    unknown = sorted(fields.keys() - KINDS[kinds[0]])
-    if unknown:
-        allowed = ", ".join(sorted(KINDS[kinds[0]]))
-        raise ValueError(f"unknown {', '.join(map(repr, unknown))} beside {kinds[0]!r}; remove it (known: {allowed})")
-    return fields
+        raise PromptFileError(f"{path}, line {number}: this line is not UTF-8; save the file in UTF-8") from None
 
 
 def _has_answers(fields: Mapping[str, Any]) -> bool:
     return "answers" in fields or "answer_ids" in fields
 
 
-def _check_shared(fields: Mapping[str, Any], name: str, kind: type) -> None:
-    """Refuse a wrong id, or wrong answers, which are of a kind and stand under a name."""
-    if type(fields["id"]) not in (str, int):
-        raise ValueError(f"'id' must be text or a whole number; got {fields['id']!r}")
-    answers, target = fields.get(name), fields.get("target", 0)
-    if answers is None:
-        if "target" in fields:
-            raise ValueError(f"'target' says which of {name!r} is right, and there are none; add them or remove it")
-        return
-    what = "texts" if kind is str else "whole numbers"
-    fits = isinstance(answers, list) and all(type(answer) is kind for answer in answers)
-    if not fits or len(answers) < 2 or len(set(answers)) != len(answers) or "" in answers:
-        raise ValueError(f"{name!r} must be a list of at least two different {what}; got {shorten(answers)}")
-    if type(target) is not int or not 0 <= target < len(answers):
-        raise ValueError(f"'target' must be a place in {name!r}, from 0 to {len(answers) - 1}; got {shorten(target)}")
-
-
-def _check_ids(fields: Mapping[str, Any]) -> None:
-    ids = fields["input_ids"]
-    if not isinstance(ids, list) or len(ids) < 3 or not all(type(token) is int for token in ids):
-        raise ValueError(f"'input_ids' must be a list of at least 3 whole numbers; got {shorten(ids)}")
-    missing = [name for name in ("start", "block_length") if name not in fields]
-    if missing:
+def _read_ids(line: str) -> dict[str, Any]:
+    """Read a line of token ids, and raise if it breaks a rule that no tokenizer is needed for."""
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"a line must be one JSON object, but {error.msg} at column {error.colno}; {FORM}") from None
+    if not isinstance(fields, dict) or "input_ids" not in fields:
+        raise ValueError(f"a line must be a JSON object with 'input_ids'; {FORM}")
+    if unknown := sorted(fields.keys() - KNOWN):
+        raise ValueError(f"unknown {', '.join(map(repr, unknown))}; remove it (known: {', '.join(sorted(KNOWN))})")
+    if missing := [name for name in ("start", "block_length") if name not in fields]:
         raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
-    _check_shared(fields, "answer_ids", int)
-    _swaps(fields)
+    if type(fields.get("id", 0)) not in (str, int):
+        raise ValueError(f"'id' must be text or a whole number; got {shorten(fields['id'])}")
+    for name, least in (("input_ids", 3), ("answer_ids", 2)):
+        ids = fields.get(name, [0] * least)
+        if not isinstance(ids, list) or len(ids) < least or not all(type(token) is int for token in ids):
+            raise ValueError(f"{name!r} must be a list of at least {least} whole numbers; got {shorten(ids)}")
+    answers, target = fields.get("answer_ids", []), fields.get("target", 0)
+    if len(set(answers)) < len(answers):
+        raise ValueError(f"'answer_ids' must be different tokens; got {shorten(answers)}")
+    if type(target) is not int or not 0 <= target < max(1, len(answers)):
+        raise ValueError(f"'target' must be a place in 'answer_ids', of which there are {len(answers)}; got {target!r}")
+    _fit_blocks(fields)
+    return fields
 
 
-def _check_text(fields: Mapping[str, Any]) -> None:
-    text = fields["text"]
-    if not isinstance(text, str):
-        raise ValueError(f"'text' must be text; got {shorten(text)}")
-    _check_spans(fields.get("blocks", []), len(text))
-    _check_shared(fields, "answers", str)
-
-
-def _swaps(fields: Mapping[str, Any]) -> BlockLayout:
+def _fit_blocks(fields: Mapping[str, Any]) -> BlockLayout:
     blocks: dict[str, Any] = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
     return BlockLayout(**blocks).fit(len(fields["input_ids"]))
 
 
-def _from_ids(fields: Mapping[str, Any], known: int, positions: int | None) -> dict[str, Any]:
-    _require_positions(len(fields["input_ids"]), positions)
+def _from_ids(fields: Mapping[str, Any], known: int) -> dict[str, Any]:
     for name in ("input_ids", "answer_ids"):
         if wrong := [token for token in fields.get(name, ()) if not 0 <= token < known]:
             raise ValueError(f"{name!r} must lie between 0 and {known - 1} for this model; got {wrong[0]}")
     return {
         **{name: fields[name] for name in ("start", "block_length")},
-        "blocks": _swaps(fields).blocks,
+        "blocks": _fit_blocks(fields).blocks,
         "input_ids": tuple(fields["input_ids"]),
         "answer_ids": tuple(fields.get("answer_ids", ())),
     }
 
 
-def _require_positions(tokens: int, positions: int | None, *, characters: int = 0) -> None:
-    """Refuse a prompt of more tokens than a model has positions; of ``characters`` more than were read."""
-    if positions is not None and tokens > positions:
-        many = f"more than {tokens:,} (it has {characters:,} characters)" if characters else f"{tokens:,}"
-        raise ValueError(
-            f"a prompt may have as many tokens as the model has positions (max_position_embeddings), {positions:,}; it "
-            f"has {many}. Shorten it or make it several prompts; posym_profile.profile measures token ids of any length"
-        )
-
-
-def _require_short(text: str, tokenizer: Any, positions: int | None) -> None:
-    """Refuse a text of more than twice as many tokens as a model has positions, before it is read as a whole."""
-    if positions is None or len(text) <= PIECE:
-        return
-    tokens = 0
-    for first in range(0, len(text), PIECE):
-        # A word that is cut in two may be a token more.
-        tokens += len(tokenizer(text[first : first + PIECE], add_special_tokens=False)["input_ids"]) - 1
-        if tokens > 2 * positions:
-            _require_positions(tokens, positions, characters=len(text))
-
-
-def _from_text(fields: Mapping[str, Any], tokenizer: Any, positions: int | None = None) -> dict[str, Any]:
+def _from_text(fields: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """Return the tokens of a marked text, and where its blocks stand among them."""
     text, spans = fields["text"], fields["blocks"]
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
-            f"{type(tokenizer).__name__} does not say which characters its tokens stand for; pass 'input_ids' with "
-            "'start' and 'block_length' instead of 'text'"
+            f"{type(tokenizer).__name__} does not say which characters its tokens stand for; pass token ids instead"
         )
-    _require_short(text, tokenizer, positions)
+    if len(spans) < 2:
+        raise ValueError(f"at least two blocks are needed to swap; got {len(spans)}")
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
     beginning = find_beginning(tokenizer)
-    _require_positions(len(beginning) + len(ids), positions)
-    owners = [_owner(text, tuple(offset), spans) for offset in offsets]
+    owners = [_find_owner(text, tuple(offset), spans) for offset in offsets]
     counts = [owners.count(place) for place in range(len(spans))]
     if len(set(counts)) != 1 or counts[0] == 0:
         unequal = [counts.index(min(counts)), counts.index(max(counts))]
@@ -369,11 +290,11 @@ def _from_text(fields: Mapping[str, Any], tokenizer: Any, positions: int | None 
         "start": len(beginning) + first,
         "block_length": counts[0],
         "blocks": len(spans),
-        "answer_ids": _answer_ids(text, ids, fields.get("answers", []), tokenizer),
+        "answer_ids": _find_answers(text, ids, fields.get("answers", []), tokenizer),
     }
 
 
-def _answer_ids(text: str, ids: list[int], answers: Sequence[str], tokenizer: Any) -> tuple[int, ...]:
+def _find_answers(text: str, ids: list[int], answers: Sequence[str], tokenizer: Any) -> tuple[int, ...]:
     """Return the one token that each answer adds to a text of these tokens."""
     tokens: dict[int, str] = {}
     for answer in answers:
@@ -385,33 +306,16 @@ def _answer_ids(text: str, ids: list[int], answers: Sequence[str], tokenizer: An
                 f"an answer must add one token to the text, but with this tokenizer {answer!r} {effect}; pass another "
                 "word, or leave the answers of all prompts out"
             )
-        if (other := tokens.setdefault(added[0], answer)) != answer:
+        if added[0] in tokens:
             raise ValueError(
-                f"answers must be different tokens, but with this tokenizer {other!r} and {answer!r} are the same; "
-                "leave one out"
+                f"answers must be different tokens, but with this tokenizer {tokens[added[0]]!r} and {answer!r} are "
+                "the same; leave one out"
             )
+        tokens[added[0]] = answer
     return tuple(tokens)
 
 
-def _check_spans(spans: Any, length: int) -> None:
-    pairs = isinstance(spans, list) and all(isinstance(span, list) and len(span) == 2 for span in spans)
-    if not pairs or not all(type(end) is int for span in spans for end in span):
-        raise ValueError(
-            f"'blocks' must be a list of [first character, character after the last]; got {shorten(spans)}"
-        )
-    if len(spans) < 2:
-        raise ValueError(f"at least two blocks are needed to swap; got {len(spans)}")
-    before = 0
-    for place, (first, last) in enumerate(spans):
-        if not before <= first < last <= length:
-            raise ValueError(
-                f"block {place} is [{first}, {last}], but blocks must be in order, not overlap, hold a character and "
-                f"end within the text's {length} characters; correct its ends"
-            )
-        before = last
-
-
-def _owner(text: str, offset: tuple[int, int], spans: list[list[int]]) -> int | None:
+def _find_owner(text: str, offset: tuple[int, int], spans: list[list[int]]) -> int | None:
     """Return the block that a token belongs to; white space at its ends does not count: tokenizers treat it apart."""
     first, last = offset
     piece = text[first:last]

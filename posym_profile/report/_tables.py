@@ -6,17 +6,15 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import binom
 
-from posym_core.metrics import DRAWS, average_prompts, statistic_interval
 from posym_profile.prompts._repeated_frames import Frame, find_frame
 from posym_profile.report._prompt_files import BlockedPrompt
-from posym_profile.scores._head_tables import SHARES, average_shares, make_head_rows
+from posym_profile.scores._head_tables import average_shares, make_head_rows
 from posym_profile.scores._visibility import format_count
 
 
@@ -30,17 +28,6 @@ def find_share_medians(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, 
         thirds = [_find_median(part) for part in np.array_split(means.value, 3)]
         medians[column] = {"median": _find_median(means.value), "thirds": thirds}
     return medians
-
-
-def find_share_median(arrays: Mapping[str, np.ndarray], column: str, *, draws: int = DRAWS) -> dict[str, float] | None:
-    """Find the median over heads of a column of :func:`average_shares` with its interval; None if nothing varies."""
-
-    def median(shares: np.ndarray) -> float:
-        middle = _find_median(average_prompts(shares)[0])
-        return math.nan if middle is None else middle
-
-    shares = arrays[SHARES[column]].astype(np.float64)
-    return asdict(statistic_interval(median, shares, draws=draws)) if np.isfinite(shares).any() else None
 
 
 def _find_median(values: Float[np.ndarray, "layer head"]) -> float | None:
@@ -88,22 +75,6 @@ def write_heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Write ``make_head_rows`` as CSV."""
     rows = make_head_rows(arrays)
     return write_csv(list(rows[0]), (row.values() for row in rows))
-
-
-def write_prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> bytes:
-    """Write one row a prompt as CSV: its shape, its means over heads and, for tasks, how the model answered."""
-    columns: dict[str, Iterable[object]] = {"prompt": range(len(names)), "id": names}
-    columns |= {name: arrays[name] for name in ("length", "start", "block_length", "blocks")}
-    for name in ("positional", "symbolic", "entropy"):
-        heads = arrays[name].reshape(len(names), -1).astype(np.float64)
-        count = np.isfinite(heads).sum(1)
-        columns[f"mean_{name}"] = np.where(count > 0, np.nansum(heads, 1) / np.maximum(count, 1), np.nan)
-    if "correct" in arrays:
-        columns["correct"] = arrays["correct"].astype(int)
-        columns |= {name: arrays[name] for name in ("log_probability", "alternatives")}
-    if "tokens_beyond" in arrays:
-        columns["tokens_beyond"] = arrays["tokens_beyond"]
-    return write_csv(list(columns), zip(*columns.values(), strict=True))
 
 
 def write_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:

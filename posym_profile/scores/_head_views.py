@@ -35,7 +35,6 @@ class Cuts:
         lengths: tokens a block, each a divisor of ``span``.
         taus: temperatures of the weights over pairs of blocks.
         shown: the length and the temperature that rotation planes are scored with.
-        eps: floor of the norms in the cosine.
         visible_only: score only the blocks that a layer's last token sees whole, as :func:`posym_profile.profile` does.
     """
 
@@ -45,13 +44,12 @@ class Cuts:
     lengths: Sequence[int]
     taus: Sequence[float]
     shown: tuple[int, float]
-    eps: float = 1e-8
     visible_only: bool = False
 
     def make_layout(self, length: int, tau: float) -> BlockLayout:
         """Return the layout of blocks of a length."""
         blocks = {"start": self.start, "block_length": length, "blocks": self.span // length}
-        return BlockLayout(**blocks, tau=tau, eps=self.eps)
+        return BlockLayout(**blocks, tau=tau)
 
 
 def make_head_views(

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -36,7 +36,7 @@ BYTES_A_NUMBER = 16
 NUMBERS_KEPT = 2**24
 
 # Tokens whose queries are measured: negative from the end, as Python counts, or all.
-Queries = Sequence[int] | Literal["all"]
+Queries = Sequence[int]
 LAST = (-1,)
 
 
@@ -67,8 +67,7 @@ def map_layers(
         planes: what :func:`posym_profile.planes.find_planes` found for this model and length.
         hold: layers that are alike may be measured together, as if they were more prompts, while their keys are no
             more numbers than this; ``measure`` may then not ask which layer it is.
-        queries: tokens whose queries are measured, from 0, or negative from the end; ``"all"`` for every token of
-            prompts of one length.
+        queries: tokens whose queries are measured, from 0, or negative from the end.
 
     Returns:
         The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, or ``[prompt, query, layer, head, ...]``
@@ -84,24 +83,13 @@ def map_layers(
     return measure_layers(model, runs, measure, queries=numbers, **options)
 
 
-def resolve_queries(queries: Queries, lengths: Collection[int], first: int = 0) -> list[int]:
-    """Return queries as whole numbers that prompts of these lengths have, ``"all"`` as those from ``first`` on."""
-    shortest, longest = min(lengths), max(lengths)
-    if isinstance(queries, str):
-        if queries != "all":
-            raise ValueError(f"queries must be whole numbers or 'all'; got {queries!r}")
-        if shortest < longest:
-            raise ValueError(
-                f"queries='all' is of prompts of one length, and these have {shortest} to {longest} tokens; pass "
-                "numbers, negative from the end, or prompts of one length"
-            )
-        return list(range(first, shortest))
+def resolve_queries(queries: Queries, lengths: Collection[int]) -> list[int]:
+    """Return queries as whole numbers that prompts of these lengths have."""
+    shortest = min(lengths)
     try:
         numbers = [operator.index(query) for query in queries]
     except TypeError:
-        raise TypeError(
-            f"queries must be whole numbers, such as [-1] for the last token, or 'all'; got {queries!r}"
-        ) from None
+        raise TypeError(f"queries must be whole numbers, such as [-1] for the last token; got {queries!r}") from None
     if not numbers:
         raise ValueError("queries must name at least one token; got none. Pass [-1] for the last")
     for query in numbers:

@@ -211,9 +211,9 @@ def profile(
             whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no scores
             (NaN). False scores all. None does so, too, and warns.
         queries: tokens whose queries are scored, counted like ``start``, or negative from the prompt's end. Each must
-            stand behind at least two blocks; ``"all"`` is every token that does, of prompts of one length. A model with
-            a causal mask sees no block behind a query: with ``visible_only=True`` a token has the scores of the last
-            token of a prompt that ends there. Each costs as much as the last token.
+            stand behind at least two blocks. A model with a causal mask sees no block behind a query: with
+            ``visible_only=True`` a token has the scores of the last token of a prompt that ends there. Each costs as
+            much as the last token.
         labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
             tells; two passes more over short prompts of its own.
 
@@ -259,7 +259,7 @@ def profile(
 def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout) -> list[int]:
     """Return queries as whole numbers; each must stand behind two blocks in prompts of all these lengths."""
     least = swaps.start + 2 * swaps.block_length
-    numbers = resolve_queries(queries, lengths, first=least)
+    numbers = resolve_queries(queries, lengths)
     shortest = min(lengths)
     for query in numbers:
         if query % shortest < least:

@@ -28,7 +28,7 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "origin_patching": (("270m_likes",), {}),
     "origins": (("270m_likes_16", "270m_prose_16"), {}),
     "plane_profile": (("text_16", "index_32"), {"facts": 4, "prompts": 2}),
-    "random_weights": (("random1_likes_16", "trained_bought_16_varied"), {"prompts": 2}),
+    "random_weights": (("random1_likes_16", "trained_bought_16_lead8"), {"prompts": 2}),
     "reader_heads": (("/0_likes", "/0_likes_alone"), {}),
     "score_robustness": (("choices", "tasks", "intervention", "answers"), {"prompts": 2, "permutations": 4}),
     "taught_answers": (("/1",), {}),
@@ -39,7 +39,6 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 STEPS = TrainingSettings(steps=20, batch=8, warmup=5, record_every=10)
 TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "test": 20, "ablated": 10, "pointed": 1}),
-    "encoding_tasks": (("/rope",), {"length": 4, "lengths": (4, 6), "width": 16, "heads": 2, "training": STEPS}),
     "task_solvers": (
         ("/1e4_2x2_8",),
         {
@@ -69,7 +68,6 @@ TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 # What is called once more after each part of a run: a run is killed at one of these calls.
 KILLED = {
     "encoding_study": ("train_model", 2),
-    "encoding_tasks": ("accuracies", 2),
     "frequency_control": ("run_cell", 3),
     "task_solvers": ("measure_roles", 1),
     "taught_gemma": ("measure_snapshot", 2),

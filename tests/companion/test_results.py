@@ -46,6 +46,18 @@ def altered(file, old, new):
     return lambda folder: (folder / file).write_bytes((folder / file).read_bytes().replace(old, new))
 
 
+def resealed(change):
+    """Write a description that was changed with a checksum that fits, as somebody would who means it."""
+
+    def spoil(folder):
+        description = json.loads((folder / "demo.json").read_text())
+        del description["checksum"]
+        change(description)
+        (folder / "demo.json").write_bytes(seal(description))
+
+    return spoil
+
+
 DESCRIPTION = "demo.json was altered: its own checksum is not .*git checkout"
 DAMAGED = {
     "a bit of the arrays": (altered("demo.npz", b"PK\x05\x06", b"PK\x05\x07"), "demo.npz was altered or trunc.*git ch"),
@@ -56,11 +68,20 @@ DAMAGED = {
     "no sum": (altered("demo.json", b'"checksum"', b'"check"'), r"demo.json is not a whole .* \(KeyError\('checksum'"),
     "a stub": (lambda at: (at / "demo.json").write_text('{"settings": {}}'), "demo.json is not a whole description"),
     "no arrays": (lambda at: (at / "demo.npz").unlink(), "demo.npz is missing"),
-    **{f"format {other}": (  # of the past, of the future, and none
-        lambda at, other=other: (at / "demo.json").write_bytes(
-            seal({key: x for key, x in json.loads((at / "demo.json").read_text()).items() if key != "checksum"}
-                 | {"format": other})
-        ), f"demo.json has format {other}, this code reads 3") for other in (2, 4, None)},
+    **{
+        f"format {other}": (resealed(lambda x, other=other: x.update(format=other)),
+                            f"demo.json has format {other}, this code reads 3")
+        for other in (2, 4, None)  # of the past, of the future, and none
+    },
+    "another's name": (resealed(lambda x: x.update(setting="one")), "describes .* 'trial/one', not 'trial/demo'"),
+    "no provenance": (resealed(lambda x: x.pop("provenance")), "demo.json is no description .*git checkout"),
+    "a word for provenance": (resealed(lambda x: x.update(provenance="x")), "demo.json is no description of a result"),
+    "one array more": (resealed(lambda x: x["arrays"].pop("names")), r"not hold the arrays of .*, by \['names'\]"),
+    **{
+        f"attached {path}": (resealed(lambda x, path=path: x["provenance"].update(attached={path: ""})),
+                             "which is no file beside it")
+        for path in ("/etc/hosts", "../demo.npz", "..", "")
+    },
 }  # fmt: skip
 
 

@@ -27,13 +27,10 @@ from random_inputs import (
     wide,
 )
 
-from benchmarks.operations import scoring
 from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
 from posym_core.metrics._frequencies import dirichlet_kernel
 from posym_core.metrics._permutations import score_permutations
 from posym_core.metrics._score_geometry import simulate_random_swaps
-
-WAYS = st.sampled_from(["cpu", "device"])
 
 
 @cases
@@ -198,11 +195,10 @@ def swaps(draw, kind="everyday"):
 
 
 @cases
-@given(swaps(), st.sampled_from([1e-5, 1e-4, 0.1, 1.0, 1e12]), st.sampled_from([0.0, 1e-8, 1e-2]), WAYS)
-def test_swap_scores(head, tau, eps, way):
+@given(swaps(), st.sampled_from([1e-5, 1e-4, 0.1, 1.0, 1e12]), st.sampled_from([0.0, 1e-8, 1e-2]))
+def test_swap_scores(head, tau, eps):
     args, options = head
-    with scoring(way):
-        found = attempt(swap_scores, *args, tau=tau, eps=eps, **options)
+    found = attempt(swap_scores, *args, tau=tau, eps=eps, **options)
     length, start = options.pop("block_length"), options["start"]
     most = max(0, len(args[1]) - 1 - start) // length
     blocks = options.pop("blocks") or most
@@ -218,13 +214,10 @@ def test_swap_scores(head, tau, eps, way):
 
 
 @cases
-@given(
-    st.sampled_from(["finite", "bad"]).flatmap(swaps), POSITIVE, st.one_of(POSITIVE, st.floats()), st.booleans(), WAYS
-)
-def test_scores_of_any_head(head, tau, eps, per_frequency, way):
+@given(st.sampled_from(["finite", "bad"]).flatmap(swaps), POSITIVE, st.one_of(POSITIVE, st.floats()), st.booleans())
+def test_scores_of_any_head(head, tau, eps, per_frequency):
     args, options = head
-    with scoring(way):
-        found = attempt(swap_scores, *args, tau=tau, eps=eps, per_frequency=per_frequency, **options)
+    found = attempt(swap_scores, *args, tau=tau, eps=eps, per_frequency=per_frequency, **options)
     capped = options.get("softcap", 1.0)
     if broken(*args, options["scale"], eps, capped, options.get("sinks", 0.0)) or capped <= 0 or eps < 0:
         assert found is None

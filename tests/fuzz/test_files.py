@@ -126,7 +126,7 @@ def test_parts(tmp_path_factory, kept, data):
 
 
 PROMPT = {"input_ids": [1, 3, 4, 5, 3, 4, 6, 3], "start": 1, "block_length": 3, "blocks": 2, "id": 7}
-TEXT = {"text": "Ann likes red. Bob likes blue. Bob likes", "blocks": [[0, 14], [15, 30]], "comment": "as found"}
+MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes <<blue|red>>"
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-3, 60), st.floats(), st.text(max_size=8)),
     lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
@@ -135,14 +135,14 @@ VALUES = st.recursive(
 
 
 @cases
-@given(st.data(), st.sampled_from([PROMPT, TEXT]), st.sampled_from(["bytes", "values"]))
-def test_prompts(tmp_path_factory, data, prompt, damage):
-    path = tmp_path_factory.getbasetemp() / "prompts.jsonl"
-    if damage == "bytes":
-        path.write_bytes(data.draw(damages(json.dumps(prompt).encode())))
+@given(st.data(), st.sampled_from(["text", "bytes", "values"]))
+def test_prompts(tmp_path_factory, data, damage):
+    path = tmp_path_factory.getbasetemp() / ("prompts.txt" if damage == "text" else "prompts.jsonl")
+    if damage != "values":
+        path.write_bytes(data.draw(damages((MARKED if damage == "text" else json.dumps(PROMPT)).encode())))
     else:
-        names = st.sampled_from([*prompt, "text", "input_ids", "start", "blocks", "other"])
-        changed = prompt | data.draw(st.dictionaries(names, VALUES, max_size=2))
+        names = st.sampled_from([*PROMPT, "answer_ids", "target", "other"])
+        changed = PROMPT | data.draw(st.dictionaries(names, VALUES, max_size=2))
         path.write_text(json.dumps(changed) + "\n", encoding="utf-8")
     prompts = attempt(read_prompts, path, Words())
     if isinstance(prompts, str):

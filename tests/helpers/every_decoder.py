@@ -22,7 +22,8 @@ from posym_profile.planes import find_planes
 from posym_profile.scores._layer_heads import read_layer_heads
 
 KINDS = list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-LENGTH = 40
+# Tokens of a prompt: shorter and longer than the sample of tokens by which planes are found.
+LENGTHS = SHORT, LENGTH = 20, 40
 EXACT = 1e-4
 MOVED = 1e-3
 
@@ -128,9 +129,8 @@ REFUSED: dict[str, str] = {
 }
 # Keys mix neighbouring tokens, so that hidden states in another order give other keys: swaps are of keys.
 MIXED = ("zaya",)
-# Kinds that transformers loads with their parts for pictures, and words of the refusal of those that fail on text.
+# Kinds that transformers loads with their parts for pictures, and words of the refusal of those that are refused.
 WITH_PICTURES = {
-    **dict.fromkeys(["blip", "blip-2", "idefics", "instructblip", "pi0"], "does not run on text alone"),
     **dict.fromkeys(["pix2struct", "t5gemma2", "udop", "vision-encoder-decoder"], "is an encoder-decoder"),
     "pp_formulanet": "has no single embedding of token ids",
     **dict.fromkeys(["aya_vision", "llava", "mllama", "qwen3_vl"], ""),
@@ -250,7 +250,11 @@ class OwnWeights:
 
         def note(module: nn.Module, args: tuple, output: Any) -> None:
             parts = output if isinstance(output, tuple) else (output,)
-            square = [x for x in parts if isinstance(x, Tensor) and x.ndim == 4 and x.shape[-2:] == (LENGTH, LENGTH)]
+            square = [
+                x
+                for x in parts
+                if isinstance(x, Tensor) and x.ndim == 4 and x.shape[-2:] == 2 * self.input_ids.shape[1:]
+            ]
             assert len(square) == 1, f"{type(module).__name__} returns no weights"
             found.append(square[0][:, :, -1].float())
 
@@ -265,31 +269,31 @@ class OwnWeights:
         return found
 
 
-def outcome(kind: str) -> Outcome:
-    """Build, profile and compare one kind."""
+def outcome(kind: str, length: int = LENGTH) -> Outcome:
+    """Build, profile and compare one kind on prompts of a length."""
     model = tiny_model(kind)
     name = type(model).__name__
-    ids = torch.randint(5, 97, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(5, 97, (2, length), generator=torch.Generator().manual_seed(0))
     try:
-        planes, calls = find_planes(model, LENGTH), capture(model, ids)
+        planes, calls = find_planes(model, length), capture(model, ids)
     except UnsupportedModelError as error:
         return Outcome(kind, name, str(error))
     own = OwnWeights(model, list(dict.fromkeys(call.module for call in calls)), ids)
     order = torch.cat(
-        [torch.randperm(LENGTH - 1, generator=torch.Generator().manual_seed(1)), torch.tensor([LENGTH - 1])]
+        [torch.randperm(length - 1, generator=torch.Generator().manual_seed(1)), torch.tensor([length - 1])]
     )
     off, moved = [0.0, 0.0], 0.0
     for call, found, plain, after in zip(calls, planes, own.plain, own.run(order), strict=True):
         heads = read_layer_heads(call, found)
         C = heads.cross_logits()
-        for way, (contents, weights) in enumerate(((torch.arange(LENGTH), plain), (order, after))):
-            logits = C[..., contents, torch.arange(LENGTH)]
+        for way, (contents, weights) in enumerate(((torch.arange(length), plain), (order, after))):
+            logits = C[..., contents, torch.arange(length)]
             if heads.softcap is not None:
                 logits = heads.softcap * torch.tanh(logits / heads.softcap)
             logits = logits.masked_fill(~heads.visible, -torch.inf)
             if heads.sinks is not None:
                 logits = torch.cat([logits, heads.sinks[None, :, :, None].expand(*logits.shape[:-1], 1)], -1)
-            expected = logits.softmax(-1)[..., :LENGTH].flatten(1, 2)
+            expected = logits.softmax(-1)[..., :length].flatten(1, 2)
             if kind in WITHOUT_SINK:
                 expected = expected / expected.sum(-1, keepdim=True)
             off[way] = max(off[way], float((expected - weights).abs().max()))

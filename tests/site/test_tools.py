@@ -266,12 +266,23 @@ def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
 def test_notes_of_a_release_are_what_the_changelog_says_of_it(root: Path, tmp_path: Path) -> None:
     """As the workflow cuts them out; a version of which nothing is said ends it."""
     jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
-    (lines,) = (step["run"] for step in jobs["release"]["steps"] if "CHANGELOG" in step.get("run", ""))
+    (lines,) = (step["run"] for step in jobs["build"]["steps"] if "CHANGELOG" in step.get("run", ""))
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.10.0\n\n## 0.1.0\n\n* First.\n\n## 0.0.1\n\n* No.\n")
     for version, status, said in (("0.1.0", 0, "\n* First.\n\n"), ("0.10.0", 1, "\n"), ("0.2.0", 1, "")):
-        given = os.environ | {"GITHUB_REF_NAME": f"v{version}", "RUNNER_TEMP": str(tmp_path)}
+        given = os.environ | {"GITHUB_REF_NAME": f"v{version}"}
         assert subprocess.run(["bash", "-ec", lines], cwd=tmp_path, env=given).returncode == status
         assert (tmp_path / "notes.md").read_text() == said
+
+
+def test_what_may_sign_a_release_runs_nothing_of_it(root: Path) -> None:
+    """The job that builds and tests reads alone; the one that writes takes its files and checks nothing out."""
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["build"]["permissions"] == {"contents": "read"}
+    assert jobs["publish"]["needs"] == "build"
+    used = {step["uses"].partition("@")[0] for step in jobs["publish"]["steps"] if "uses" in step}
+    assert used == {"actions/download-artifact", "actions/attest-build-provenance"}
+    (command,) = (step["run"] for step in jobs["publish"]["steps"] if "run" in step)
+    assert command.startswith("gh release create ")
 
 
 def test_the_lock_holds_names_and_versions_only(root: Path) -> None:

@@ -16,8 +16,8 @@ from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.judges.frequency_control import MODEL, bent_angles, u_index
 from posym_companion.one_head.judges.head_geometry import SHOWN_IN, load_arrows
 from posym_companion.results import Result
+from posym_companion.theory import compute_positional_peak, compute_symbolic_peak
 from posym_core.metrics import mean_interval
-from posym_core.models.constructed import compute_positional_peak, compute_symbolic_peak
 
 LENGTH, INPUTS = 32, 64
 BUILT: dict[str, Callable] = {"index": compute_positional_peak, "retrieval": compute_symbolic_peak}

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from own_packages import example
 from refusals import refuse_each
 
 from posym_core import cross_logits, exclusion, rope_angles, rotate
@@ -314,3 +315,18 @@ def test_logits_have_room_up_to_a_sixteenth_of_the_largest_number():
         assert bool(NoPE(SHAPE).logits(kept, kept).isfinite().all())
         with pytest.raises(ValueError, match=r"logits may reach .*e\+\d+, but torch.float\d\d holds"):
             NoPE(SHAPE).logits(refused, refused)
+
+
+def test_the_example_of_an_encoding_runs_as_it_is_printed():
+    """A class of one's own is made as ours are, and its ``C`` is that of contents truly moved."""
+    room: dict = {}
+    exec(example("An encoding"), room)
+    made = EncodedHeads(
+        encoding=make_encoding(room["Window"], SHAPE, reach=2).double(),
+        query_map=torch.randn(3, 20, 8, dtype=torch.float64),
+        key_map=torch.randn(3, 20, 8, dtype=torch.float64),
+    )
+    x, order = torch.randn(5, 20, dtype=torch.float64), torch.tensor([[3, 1, 0, 2]])
+    torch.testing.assert_close(made.permuted_logits(x, order)[0], made.cross_logits(x)[:, order[0], torch.arange(4)])
+    with pytest.raises(ValueError, match=r"encoding must be one of 'nope', .*, or a class; got 'window'"):
+        make_encoding("window", SHAPE)

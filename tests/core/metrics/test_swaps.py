@@ -5,7 +5,6 @@ import pytest
 import torch
 from block_tables import make_block_table
 
-from benchmarks.operations import scoring
 from posym_core import rope_angles, rotate, swap_scores
 from posym_core.metrics import _blocks as blocks
 from posym_core.metrics import _few_blocks as hubs
@@ -14,15 +13,6 @@ from posym_core.metrics import _swaps as swaps
 PAIRINGS = ["halves", "neighbours"]
 FLOAT64_ERROR = 1e-10
 FLOAT32_ERROR = 1e-5
-# What is left out, and in which pieces, is asked of one way of scoring alone.
-of_a_cpu = pytest.mark.parametrize("way", ["cpu"], indirect=True)
-
-
-@pytest.fixture(scope="module", params=["cpu", "device"], autouse=True)
-def way(request):
-    """How to score, see ``test_few_operations.py``."""
-    with scoring(request.param):
-        yield
 
 
 def head(*shape, keys=21, dim=8, seed=0, size=1.0, dtype=torch.float64):
@@ -201,7 +191,6 @@ def test_each_plane_is_a_head_of_its_own(pairing):
         assert (float(found.positional[plane]), float(found.symbolic[plane])) == pytest.approx(expected, abs=1e-10)
 
 
-@of_a_cpu
 def test_chunks_change_nothing(monkeypatch):
     query, keys = head(2, 3, keys=90, size=2.0)
     visible = torch.arange(90) >= 30
@@ -213,7 +202,6 @@ def test_chunks_change_nothing(monkeypatch):
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
 
 
-@of_a_cpu
 @pytest.mark.parametrize("tau", [1e-300, 1e-4, 1e-2])
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 2), (1, 4)])
 @pytest.mark.parametrize("size", [1.0, 3.0, 30.0])
@@ -244,7 +232,6 @@ def hubs_found(monkeypatch):
     return seen
 
 
-@of_a_cpu
 def test_pairs_are_left_out_where_few_weigh_anything(monkeypatch):
     monkeypatch.setattr(hubs, "WORTH", 0)
     seen = hubs_found(monkeypatch)

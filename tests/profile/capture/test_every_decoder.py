@@ -2,13 +2,27 @@
 
 import pytest
 import torch
-from every_decoder import KINDS, LENGTH, MIXED, NOT_BUILT, REFUSED, WITH_PICTURES, Outcome, tiny_model, tiny_reader
+import transformers
+from architectures import HEADS_OF_16, LAYER_KINDS, TWO_BASES, randomise
+from every_decoder import (
+    KINDS,
+    LENGTH,
+    MIXED,
+    NOT_BUILT,
+    REFUSED,
+    SHORT,
+    WITH_PICTURES,
+    Outcome,
+    outcome,
+    tiny_model,
+    tiny_reader,
+)
 from refusals import refuse_each
 
 from posym_profile.capture import capture
 from posym_profile.language_models import UnsupportedModelError
 from posym_profile.planes import find_planes
-from posym_profile.scores import map_layers, profile
+from posym_profile.scores import profile
 
 
 @pytest.mark.parametrize("kind", WITH_PICTURES)
@@ -20,20 +34,6 @@ def test_models_of_pictures_run_on_text_or_are_refused_in_one_line(kind):
     with pytest.raises(UnsupportedModelError, match=f"^{type(model).__name__} {WITH_PICTURES[kind]}") as caught:
         profile(model, ids, start=1, block_length=4, progress=False)
     assert len(str(caught.value).splitlines()) == 1
-    if "does not run" in WITH_PICTURES[kind]:
-        with pytest.raises(UnsupportedModelError, match=WITH_PICTURES[kind]):
-            capture(model, ids)
-
-
-def test_what_fails_for_another_reason_says_it(monkeypatch):
-    """A function of the user's that fails on a model of pictures and text is not taken for the model."""
-    model, ids = tiny_reader("llava"), torch.arange(5, 5 + LENGTH)[None]
-
-    def measure(heads):
-        raise TypeError("mine")
-
-    with pytest.raises(TypeError, match=r"^mine$"):
-        map_layers(model, ids, measure, progress=False)
 
 
 @pytest.mark.parametrize(("kind", "reason"), [
@@ -101,3 +101,19 @@ def test_frequencies_of_another_part_do_not_count():
         assert one.description == other.description
         assert torch.equal(one.order, other.order)
         assert torch.equal(one.angles, other.angles)
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v32", "glm_moe_dsa", "llama", "minimax_m3_vl_text"])
+def test_short_prompts_are_exact_too(kind):
+    """Positions before a short prompt's first are cut to 0, and repeat; they are no prompts packed into one row."""
+    outcome(kind, SHORT).check()
+
+
+@pytest.mark.parametrize("length", [SHORT, LENGTH])
+def test_a_decoder_that_sees_behind_is_refused_at_any_length(length):
+    config = transformers.Gemma3TextConfig(
+        **HEADS_OF_16, **TWO_BASES, query_pre_attn_scalar=16, layer_types=LAYER_KINDS, use_bidirectional_attention=True
+    )
+    model = randomise(transformers.AutoModelForCausalLM.from_config(config).eval())
+    with pytest.raises(UnsupportedModelError, match="attends as an encoder"):
+        profile(model, torch.arange(5, 5 + length)[None], start=1, block_length=4, progress=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import torch
 from architectures import tokens
 from saved_models import save_model
 
-from posym_figures import join_module
 from posym_figures._explorer import count_packed_bytes
 from posym_profile import load_model, profile
 from posym_profile.__main__ import main
@@ -20,19 +18,16 @@ from posym_profile.report import _explored as explored
 from posym_profile.report import _run as run
 from posym_profile.report._explored import (
     NAME,
+    Explorer,
     decode_tokens,
     estimate_size,
     explore,
     list_block_lengths,
-    write_explorer,
 )
-from posym_profile.report._folder import load_profile
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._run import Extra, run_profile
+from posym_profile.report._run import run_profile
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
-
-TEXT = "Ann likes red and Bob likes blue and so"
 
 
 def prompt_of(length, number, block_length=4, blocks=4):
@@ -47,16 +42,13 @@ def given(tmp_path_factory):
     prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
     (folder / "prompts.jsonl").write_bytes(write_prompts(prompts))
     model = save_model(folder / "some-mistral", "Mistral")
-    return ProfileSettings(
-        model=str(model), task=None, input=str(folder / "prompts.jsonl"), threads=1, device="cpu", tau=2e-4
-    )
+    return ProfileSettings(model=str(model), task=None, input=str(folder / "prompts.jsonl"), device="cpu", tau=2e-4)
 
 
 @pytest.fixture(scope="module")
 def found(given, tmp_path_factory):
     """The profile with its explorer."""
-    extras = {NAME: write_explorer(given)}
-    return run_profile(given, tmp_path_factory.mktemp("out") / "profile", progress=False, extras=extras)
+    return run_profile(given, tmp_path_factory.mktemp("out") / "profile", progress=False, explorer=Explorer())
 
 
 def payload(page):
@@ -158,37 +150,11 @@ def test_the_file_holds_the_profiles_prompts_and_scores(given, found):
     mean = [found.arrays[name][[0, 2, 3], 1, 2].mean() for name in ("positional", "symbolic")]
     assert [float(row[1]), float(row[2])] == pytest.approx(mean, abs=0.006)
     manifest = json.loads((found.folder / "profile.json").read_text())
-    assert manifest["extras"] == {NAME: {"prompts": 16, "layers": None}}
     assert NAME in manifest["files"]
 
 
-def test_a_finished_profile_gets_what_it_lacks_and_nothing_twice(given, tmp_path):
-    made, said = [], []
-
-    def counting(extra):
-        return replace(extra, make=lambda profile: made.append(extra.settings) or extra.make(profile))
-
-    def made_again(**extras):
-        return run_profile(given, tmp_path, progress=False, extras=extras, report=said.append)
-
-    plain, fewer = Extra(make=lambda profile: {"report.html": b"report"}), write_explorer(given, prompts=2)
-    made_again(**{"report.html": counting(plain)})
-    for _ in range(2):
-        made_again(**{"report.html": counting(plain), NAME: counting(write_explorer(given))})
-    assert made == [{}, {"prompts": 16, "layers": None}]
-    made_again(**{NAME: counting(fewer)})
-    assert made[2:] == [{"prompts": 2, "layers": None}]
-    assert [len(one["prompts"]) for one in payload((tmp_path / NAME).read_text("utf-8"))["inputs"]] == [1, 1]
-    assert load_profile(tmp_path).arrays["positional"].shape[0] == 5
-    assert [line.partition("already; ")[2] for line in said if "already" in line] == [
-        "1 file added", "pass --force to measure again", "1 file added",
-    ]  # fmt: skip
-    assert said.count(write_explorer(given).says) == 1
-
-
 def test_some_layers_alone(given, found, tmp_path):
-    extras = {NAME: write_explorer(given, layers=[2, 1])}
-    run_profile(given, tmp_path, progress=False, extras=extras)
+    run_profile(given, tmp_path, progress=False, explorer=Explorer(layers=[2, 1]))
     page = (tmp_path / NAME).read_text("utf-8")
     assert payload(page)["layers"] == [2, 1]
     whole = (found.folder / NAME).read_text("utf-8")
@@ -196,10 +162,10 @@ def test_some_layers_alone(given, found, tmp_path):
     assert re.search(row, page)[0] == re.search(row, whole)[0]
     assert 'row">0:0' not in page
     with pytest.raises(ValueError, match=r"layers of the explorer must be below 3, which attend in this model; got 7"):
-        run_profile(given, tmp_path, progress=False, extras={NAME: write_explorer(given, layers=[0, 7])})
+        run_profile(given, tmp_path, progress=False, force=True, explorer=Explorer(layers=[0, 7]))
     assert (tmp_path / NAME).read_text("utf-8") == page
     with pytest.raises(ValueError, match=r"layers of the explorer must be below 3"):
-        write_explorer(given, layers=[3]).check(found.prompts)
+        Explorer(layers=[3]).check(given, found.prompts)
 
 
 def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monkeypatch):
@@ -207,18 +173,18 @@ def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monke
     prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
     room = estimate_size(config, prompts[:3], given.tau)
     monkeypatch.setattr(explored, "FILE_LIMIT", room)
-    monkeypatch.setattr(run, "measure_chunk", None)
+    monkeypatch.setattr(run, "load_model", None)
     message = (
         r"an explorer may hold 0 MB of numbers, but those of 5 prompts of up to 26 tokens would be 0 MB with this "
         r"model's heads; pass fewer prompts \(--explorer-prompts 3\), shorter prompts, or fewer layers "
         r"\(--explorer-layers 0-7\)"
     )
     with pytest.raises(ValueError, match=message):
-        run_profile(given, tmp_path, progress=False, extras={NAME: write_explorer(given)})
+        run_profile(given, tmp_path, progress=False, explorer=Explorer())
     assert not (tmp_path / "profile.json").exists()
     monkeypatch.setattr(explored, "FILE_LIMIT", 100)
     with pytest.raises(ValueError, match=r"heads; pass shorter prompts, or fewer layers"):
-        write_explorer(given, prompts=2).check(prompts)
+        Explorer(prompts=2).check(given, prompts)
 
 
 def test_sizes_are_what_the_page_holds(found, given):
@@ -241,7 +207,7 @@ def test_sizes_are_what_the_page_holds(found, given):
          "--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too"),
         (["--explorer", "--explorer-prompts", "0"], "explorer_prompts must be a whole number of at least 1; got 0"),
         (["--explorer", "--explorer-layers", "3-1"],
-         "--explorer-layers must be numbers and runs of them, as 0-7,12; got '3-1'"),
+         "--explorer-layers must be numbers below 10,000 and runs of them, as 0-7,12; got '3-1'"),
         (["--explorer", "--explorer-layers", "1,1"],
          "layers of the explorer must be different numbers from 0 on; got [1, 1]"),
     ],
@@ -332,100 +298,13 @@ def test_a_finger_taps_a_token(found, visit):
 # ---- beside a kernel -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def typed(given):
-    return explore(*load_model(given.model, device="cpu"), TEXT)
-
-
-def test_every_token_of_plain_text_is_a_block(typed):
-    (one,) = payload(typed.html)["inputs"]
-    assert "".join(one["prompts"][0]).split() == ["<s>", *TEXT.split()]
-    assert (one["start"], one["span"]) == (1, 8)
-    assert typed.lives
-    assert "A prompt of your own" in typed.markup()
-
-
-def test_marked_blocks_are_blocks(typed):
-    answer = typed.answer({"wanted": "prompt", "text": "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"})
-    (one,) = payload(answer["markup"])["inputs"]
+def test_one_prompt_of_ones_own_is_shown(given, tmp_path):
+    model, tokenizer = load_model(given.model, device="cpu")
+    shown = explore(model, tokenizer, "[[Ann likes red.]] [[Bob likes blue.]] Bob likes", tau=0.1)
+    (one,) = payload(shown.html)["inputs"]
     assert one["label"] == "1 prompt of 11 tokens, 2 blocks of 4 tokens"
-    assert one["lengths"] == [1, 2, 4]
-    said = typed.answer({"wanted": "prompt", "text": "[[Ann likes red.]] [[Bob likes.]] Bob"})["error"]
-    assert said.startswith("blocks must have equally many tokens, at least 1; got [4, 3] with this tokenizer")
-    said = typed.answer({"wanted": "prompt", "text": "[[Ann likes red."})["error"]
-    assert said.startswith("a block is not ended")
-
-
-def test_a_typed_prompt_is_answered(typed):
-    answer = typed.answer({"wanted": "prompt", "text": "Bob likes green and Cy likes"})
-    assert payload(answer["markup"])["inputs"][0]["label"] == "1 prompt of 7 tokens, 5 blocks of 1 token"
-    assert typed.answer({"wanted": "else"}) is None
-    said = typed.answer({"wanted": "prompt", "text": "Ann"})["error"]
-    assert said.startswith(
-        "at least two blocks and a token that asks behind them are needed; got 'Ann', which has 1 tok"
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "tau", "error", "message"),
-    [
-        (7, 1e-4, TypeError, "text must be a string; got int"),
-        ("", 1e-4, ValueError, "are needed; got '', which has 0 tokens"),
-        (TEXT, 0.0, ValueError, "tau must be above 0; got 0.0"),
-    ],
-)
-def test_explore_refuses(given, text, tau, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        explore(*load_model(given.model, device="cpu"), text, tau=tau)
-
-
-def test_the_widget_asks_the_kernel(typed, browser, tmp_path):
-    """The script of the widget on a page whose kernel is this test."""
-    context = browser.new_context(viewport={"width": 900, "height": 900}, offline=True)
-    page, complaints = context.new_page(), []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.expose_function("kernel", lambda asked: typed.answer(asked))
-    page.set_content("<main></main>")
-    script = join_module("core.js", "explorer.js").replace("export default", "const widget =")
-    page.add_script_tag(content=script + "\nglobalThis.widget = widget;")
-    page.evaluate(
-        """(markup) => {
-            const heard = [];
-            const model = {
-                get: () => markup, on: (kind, hear) => heard.push(hear), off: () => {},
-                send: async (asked) => { const answer = await kernel(asked); heard.forEach((hear) => hear(answer)); },
-            };
-            globalThis.stop = widget.render({ model, el: document.querySelector('main') });
-        }""",
-        typed.markup(),
-    )
-    field, said = page.locator("[name=typed]"), page.locator(".posym-ex-answer")
-    assert field.input_value() == TEXT
-    page.locator("[name=head]").select_option("5")
-    field.fill("Bob likes green and Cy likes")
-    page.get_by_role("button", name="Look at it").click()
-    page.wait_for_function("document.querySelectorAll('.posym-ex-prompt span').length < 13")
-    assert page.locator(".posym-ex-prompt").text_content().split() == [
-        *("<s>", "Bob", "likes", "green", "and", "Cy", "likes")
-    ]
-    # The head stays, and so does what was typed.
-    assert page.locator("[name=head]").input_value() == "5"
-    assert field.input_value() == "Bob likes green and Cy likes"
-    page.locator("[name=head]").select_option("6")
-    field.fill("Bob")
-    page.get_by_role("button", name="Look at it").click()
-    page.wait_for_function("document.querySelector('.posym-ex-answer').className.includes('posym-error')")
-    assert said.text_content().startswith("at least two blocks and a token")
-    assert page.locator(".posym-ex-prompt").text_content().startswith("<s> Bob likes green")
-    page.evaluate("stop()")
-    assert complaints == []
-    context.close()
-
-
-def test_the_widget_is_one(typed):
-    widget = typed.widget()
-    assert widget.markup == typed.markup()
-    sent = []
-    widget.send = sent.append
-    widget._hear(widget, {"wanted": "prompt", "text": "Ann"}, [])
-    assert "error" in sent[0]
+    shown.save(tmp_path / "explorer.html")
+    assert "A prompt of your own" not in (tmp_path / "explorer.html").read_text("utf-8")
+    for text, message in (("Ann likes", "no block is marked in 'Ann likes'"), ("[[Ann", "a block is not ended")):
+        with pytest.raises(ValueError, match=message):
+            explore(model, tokenizer, text)

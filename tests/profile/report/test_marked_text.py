@@ -17,12 +17,11 @@ from posym_profile.report import _profile_settings as profile_settings
 from posym_profile.report._folder import load_profile
 from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts
 from posym_profile.report._prompt_files import PromptFileError, read_fields, read_prompts
-from posym_profile.report._survey import run_survey
 
 TEXT = "Ann likes red. Bob likes blue. Bob likes"
 MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
 ANSWERED = MARKED + " <<blue|red>>"
-SPANS = {"text": TEXT, "blocks": [[0, 14], [15, 30]]}
+WORDS = {"text": TEXT, "blue": " blue", "red": " red"}
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +85,14 @@ def test_prompts_are_lines_or_stand_between_lines_of_three_hyphens(content, prom
     ("line", "message"),
     [
         ("Ann likes", r"no block is marked in 'Ann likes'; put \[\[ and \]\] around each part .*: \[\[Ann likes red"),
-        ("[[Ann likes]] red", "at least two blocks are needed to swap; got 1"),
+        ("[[Ann likes]] red <<blue|red>>", "at least two blocks are needed to swap; got 1"),
         ("[[Ann [[likes]] red", r"\[\[ begins a block within a block, at character 6: .*; put a backslash .*: \\\[\["),
         ("Ann]] likes", r"\]\] ends a block that \[\[ has not begun, at character 3: .*plain text: \\\]\]"),
         ("[[Ann]] [[likes", r"a block is not ended: '\[\[likes'; put \]\] behind it, or write \\\[\["),
-        ("[[Ann]] [[]] red", r"block 1 is \[4, 4\], but blocks must .*, hold a character"),
+        ("[[Ann]] [[]] red <<blue|red>>", r"blocks must have equally many tokens, at least 1; got \[1, 0\]"),
         (MARKED + " <<blue>>", r"must hold at least two words with \| between, the right one first.*; got <<blue>>"),
         (MARKED + " <<blue|>>", "must hold at least two words"),
-        (MARKED + " <<blue|blue>>", "'answers' must be a list of at least two different texts"),
+        (MARKED + " <<blue|blue>>", "answers must be different tokens, but with this tokenizer ' blue' and ' blue'"),
         (MARKED, "it has no answers, unlike the prompt of line 1, and either all .* or none; add or remove them"),
         # What only the tokenizer knows.
         (
@@ -135,14 +134,16 @@ def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tmp_path_factory, con
 
 
 def measured(model, out, *source):
-    assert main(["profile", model, *map(str, source), "--threads", "1", "--no-report", "--out", str(out)]) == 0
+    assert main(["profile", model, *map(str, source), "--no-report", "--out", str(out)]) == 0
     return load_profile(out)
 
 
-def test_marked_text_and_spans_by_hand_have_the_same_profile(model, tmp_path, capsys):
+def test_marked_text_and_token_ids_by_hand_have_the_same_profile(model, tokenizer, tmp_path, capsys):
+    ids = {name: tokenizer(text, add_special_tokens=False)["input_ids"] for name, text in WORDS.items()}
+    place = {"input_ids": [1, *ids["text"]], "start": 1, "block_length": 4, "blocks": 2}
     by_hand = [
-        SPANS | {"id": 1, "answers": [" blue", " red"]},
-        SPANS | {"id": 2, "answers": [" red", " blue"], "target": 1},
+        place | {"id": 1, "answer_ids": ids["blue"] + ids["red"]},
+        place | {"id": 2, "answer_ids": ids["red"] + ids["blue"], "target": 1},
     ]
     (tmp_path / "hand.jsonl").write_text("".join(json.dumps(line) + "\n" for line in by_hand))
     (tmp_path / "marked.txt").write_text(f"{ANSWERED}\n{ANSWERED}\n")
@@ -170,22 +171,19 @@ def test_marked_text_and_spans_by_hand_have_the_same_profile(model, tmp_path, ca
         (["--task", "text", "--template", "likes"], "--template words the task binding, not text"),
     ],
 )
-@pytest.mark.parametrize("command", ["profile", "survey"])
-def test_what_is_wrong_with_a_file_is_told_before_anything_is_loaded(
-    command, wrong, message, tmp_path, monkeypatch, capsys
-):
+def test_what_is_wrong_with_a_file_is_told_before_anything_is_loaded(wrong, message, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(profile_settings, "identify_model", lambda *a: pytest.fail("loaded"))
     monkeypatch.chdir(tmp_path)
-    for name, content in (("bad.txt", "no mark"), ("p.txt", MARKED), ("list", "owner/model")):
+    for name, content in (("bad.txt", "no mark"), ("p.txt", MARKED)):
         (tmp_path / name).write_text(content)
-    assert main([command, "list" if command == "survey" else "owner/model", *wrong, "--out", "out"]) == 1
+    assert main(["profile", "owner/model", *wrong, "--out", "out"]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_prompts_that_a_tokenizer_refuses_leave_a_folder_as_it_was(model, tmp_path, capsys):
     (tmp_path / "p.txt").write_text(MARKED)
-    command = ["profile", model, "--threads", "1", "--no-report", "--out", str(tmp_path / "out"), "--input"]
+    command = ["profile", model, "--no-report", "--out", str(tmp_path / "out"), "--input"]
     assert main([*command, str(tmp_path / "p.txt")]) == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "q.txt").write_text("[[Ann likes.]] [[Bob likes blue.]] Bob")
@@ -195,19 +193,3 @@ def test_prompts_that_a_tokenizer_refuses_leave_a_folder_as_it_was(model, tmp_pa
     command[-2] = str(tmp_path / "new")
     assert main([*command, str(tmp_path / "q.txt")]) == 1
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("line", [MARKED, ANSWERED])
-def test_a_survey_reads_the_same_file_for_every_model(line, model, tmp_path, capsys):
-    (tmp_path / "p.txt").write_text(f"{line}\n{line}\n")
-    (tmp_path / "list").write_text(model)
-    command = ["survey", str(tmp_path / "list"), "--input", str(tmp_path / "p.txt"), "--out", str(tmp_path / "out")]
-    assert main([*command, "--threads", "1", "--draws", "20", "--no-progress"]) == 0
-    assert "1 profile, 0 refused" in capsys.readouterr().out
-    described = json.loads((tmp_path / "out" / "survey.json").read_text())
-    assert described["settings"]["input"] == "p.txt"
-    (row,) = described["rows"]
-    assert (row["task"], row["prompts"], row["chance"]) == ("p.txt", 2, 0.5 if line == ANSWERED else None)
-    assert (row["right"] is None) == (line == MARKED)
-    with pytest.raises(ValueError, match="pass either a task or an input file"):
-        run_survey([model], ["binding"], tmp_path / "x", options={"input": str(tmp_path / "p.txt")})

@@ -1,11 +1,7 @@
 import csv
 import errno
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 
@@ -17,15 +13,12 @@ from refusals import refuse_each
 from saved_models import save_model
 
 from posym_core.metrics._cube_parts import PARTS
-from posym_core.store import _parallel as parallel
 from posym_core.store import _sealing as sealing
 from posym_core.store._sealing import write_atomically
 from posym_profile import load_model, origin_cube, profile
 from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.report import _chunks as profile_chunks
-from posym_profile.report._chunks import NotEnoughMemoryError, is_out_of_memory, measure_in_batches
-from posym_profile.report._folder import ProfileError, discard, load_profile
+from posym_profile.report._folder import ProfileError, load_profile
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, PromptFileError, write_prompts
 from posym_profile.report._run import run_profile
@@ -33,8 +26,8 @@ from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._visibility import HiddenBlocksWarning
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
-# Long prompts first, and the two shapes mixed, so that chunks and prompts are in different orders.
+FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.jsonl"}
+# Long prompts first, and the two shapes mixed, so that batches and prompts are in different orders.
 LENGTHS = (26, 20, 26, 26, 20, 26, 20)
 
 
@@ -55,13 +48,11 @@ def write_input(path, lengths=LENGTHS):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A model's folder and a prompt file of seven prompts of two lengths, four chunks."""
+    """A model's folder and a prompt file of seven prompts of two lengths, four batches."""
     folder = tmp_path_factory.mktemp("tiny")
     write_input(folder / "prompts.jsonl")
     model = save_model(folder / "model", "Gemma3")
-    return ProfileSettings(
-        model=str(model), task=None, input=str(folder / "prompts.jsonl"), batch_size=2, threads=1, device="cpu"
-    )
+    return ProfileSettings(model=str(model), task=None, input=str(folder / "prompts.jsonl"), batch_size=2, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +124,6 @@ def test_a_table_is_the_frame_with_intervals(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("queries", "message"),
     [
-        ("all", "queries='all' is of prompts of one length, and these have"),
         ([200], "queries must lie from"),
         (
             [5],
@@ -142,7 +132,7 @@ def test_a_table_is_the_frame_with_intervals(tiny, tmp_path):
     ],
 )
 def test_queries_that_prompts_do_not_have_are_refused_before_a_pass(tiny, tmp_path, monkeypatch, queries, message):
-    monkeypatch.setattr("posym_profile.report._run.measure_chunk", None)
+    monkeypatch.setattr("posym_profile.report._run.load_model", None)
     asked = replace(tiny, queries=queries)
     with pytest.raises(ValueError, match=message):
         run_profile(asked, tmp_path, progress=False)
@@ -203,8 +193,6 @@ def test_prompts_beyond_the_positions_of_the_model_are_told_and_marked(tiny, tmp
     told = f"2 of 2 prompts are longer than the model's max_position_embeddings, by up to {beyond} tokens"
     assert said[0].startswith(told)
     assert json.loads((tmp_path / "out" / "profile.json").read_text())["marks"]["tokens_beyond"] == beyond
-    table = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
-    assert [int(row["tokens_beyond"]) for row in table] == found.arrays["tokens_beyond"].tolist()
 
 
 def test_a_file_with_a_prompt_beyond_the_positions_of_the_model_is_refused_unmeasured(tiny, tmp_path):
@@ -232,8 +220,7 @@ def cubed(tiny, tmp_path_factory):
 
 
 def test_a_cube_is_that_of_every_prompt_by_hand(tiny, whole, cubed):
-    found, said = cubed
-    assert said[0] == "--cube: about 28 passes more, one for each block of 7 prompts"
+    found, _ = cubed
     model, _ = load_model(tiny.model, device="cpu")
     cubes = [by_hand(model, prompt) for prompt in found.prompts]
     for name in PARTS.values():
@@ -274,56 +261,10 @@ def test_the_tables_of_a_cube_are_means_and_medians_of_its_prompts(whole, cubed)
     assert "cube" not in json.loads((whole.folder / "profile.json").read_text())["settings"]
 
 
-def test_a_profile_without_a_cube_is_another_one(tiny, whole, cubed):
-    for there, asked, message in (
-        (whole, True, "cube: null there, true now"),
-        (cubed[0], False, "cube: true there, null now"),
-    ):
-        with pytest.raises(ProfileError, match=message):
-            run_profile(replace(tiny, cube=asked), there.folder, progress=False)
-
-
 def test_places_seen_whole_count_in_a_cube_whatever_is_scored(tiny, cubed, tmp_path):
     found = run_profile(replace(tiny, cube=True, visible_only=True), tmp_path, progress=False)
     for name in PARTS.values():
         np.testing.assert_array_equal(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"])
-
-
-def test_without_memory_a_cube_is_measured_in_smaller_parts(tiny, cubed, tmp_path, monkeypatch):
-    measure, sizes = profile_chunks.map_layers, []
-
-    def small(model, input_ids, *args, **options):
-        sizes.append(len(input_ids))
-        if len(input_ids) > 2:
-            raise OUT_OF_MEMORY[0]
-        return measure(model, input_ids, *args, **options)
-
-    parallel.HELD.clear()
-    monkeypatch.setattr(profile_chunks, "map_layers", small)
-    found = run_profile(replace(tiny, cube=True, batch_size=4), tmp_path, progress=False)
-    # One prompt to score, and its four orders; what fitted is kept for other prompts of this length.
-    assert sizes == [1, 4, 2, 2] + [1, 2, 2] * 3 + [1, 4, 2, 2] + [1, 2, 2] * 2
-    assert found.provenance["smallest_batch"] == 2
-    for name in PARTS.values():
-        np.testing.assert_allclose(
-            found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=1e-5, err_msg=name
-        )
-
-
-def test_prompts_of_few_tokens_share_the_passes_of_a_cube(tiny, cubed, tmp_path, monkeypatch):
-    """A pass has 16 prompts, so that four prompts of four blocks are a chunk."""
-    measure, sizes = profile_chunks.map_layers, []
-    parallel.HELD.clear()
-
-    def counting(model, input_ids, *args, **options):
-        sizes.append(len(input_ids))
-        return measure(model, input_ids, *args, **options)
-
-    monkeypatch.setattr(profile_chunks, "map_layers", counting)
-    found = run_profile(replace(tiny, cube=True, batch_size=None), tmp_path, progress=False)
-    assert sizes == [4, 16, 3, 12]
-    for name in PARTS.values():
-        np.testing.assert_allclose(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"device": "auto", "device_map": "auto"}])
@@ -356,7 +297,7 @@ LISTS = (
 )
 def test_lists_of_one_frame_without_a_lead_are_told(tmp_path, options, says):
     model, said = save_model(tmp_path / "model"), []
-    fixed = {"model": str(model), "facts": 4, "prompts": 2, "threads": 1, "device": "cpu"}
+    fixed = {"model": str(model), "facts": 4, "prompts": 2, "device": "cpu"}
     run_profile(ProfileSettings(**fixed, **options), tmp_path / "out", progress=False, report=said.append)
     lists = [line for line in said if "lists of one frame" in line]
     assert len(lists) == bool(says)
@@ -373,136 +314,6 @@ def test_prompts_of_which_one_has_a_lead_are_not_told_of(tiny, tmp_path):
         model = replace(tiny, model=str(save_model(tmp_path / "model")), input=str(file))
         run_profile(model, tmp_path / file.stem, progress=False, report=said.append)
         assert sum("lists of one frame" in line for line in said) == told
-
-
-KILLED = """
-import os, signal, sys
-from posym_profile.__main__ import main
-renamed, rename = [], os.replace
-def killing(source, target):
-    if "chunk-" in str(target):
-        renamed.append(target)
-        if len(renamed) == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-os.replace = killing
-main(sys.argv[1:])
-"""
-
-
-def as_arguments(settings, folder):
-    return [
-        "profile", settings.model, "--input", settings.input, "--batch-size", str(settings.batch_size),
-        "--threads", str(settings.threads), "--device", settings.device, "--out", str(folder), "--no-report",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("cube", [False, True])
-def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(cube, tiny, whole, cubed, tmp_path):
-    command = [sys.executable, "-c", KILLED, *as_arguments(tiny, tmp_path), *["--cube"] * cube]
-    killed = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    # The third chunk was written, but not under its name.
-    assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
-    assert len(list((tmp_path / "chunks").glob(".chunk-*"))) == 1
-    with pytest.raises(ProfileError, match="holds an unfinished profile; run the same command again"):
-        load_profile(tmp_path)
-    said = []
-    # The number of threads is that of the run that goes on.
-    found = run_profile(replace(tiny, threads=None, cube=cube), tmp_path, progress=False, report=said.append)
-    passes = ["--cube: about 20 passes more, one for each block of 5 prompts"]
-    assert said[:-1] == [f"going on: 2 of {7 if cube else 4} chunks are finished", *passes[:cube]]
-    unbroken = cubed[0] if cube else whole
-    assert_same_numbers(found, unbroken)
-    assert {path.name for path in tmp_path.iterdir()} == FILES
-    for name in FILES - {"profile.json"}:
-        assert (tmp_path / name).read_bytes() == (unbroken.folder / name).read_bytes(), name
-
-
-def interrupted(tiny, folder, monkeypatch, error, after=2):
-    """A run that ends with ``error`` when it keeps its third chunk."""
-    kept = []
-
-    def failing(path, write):
-        if "chunk-" in path.name:
-            kept.append(path)
-            if len(kept) > after:
-                raise error
-        return write_atomically(path, write)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sealing, "write_atomically", failing)
-        run_profile(tiny, folder, progress=False)
-
-
-@pytest.mark.parametrize(("error", "message"), [
-    (OSError(errno.ENOSPC, "No space left"), "the disk of .* is full; 2 of 4 chunks are kept; make room and run the s"),
-    (KeyboardInterrupt(), "interrupted; 2 of 4 chunks are kept; run the same command again"),
-])  # fmt: skip
-def test_a_run_that_ends_early_says_what_is_kept_and_how_to_go_on(tiny, whole, tmp_path, monkeypatch, error, message):
-    with pytest.raises(type(error), match=message):
-        interrupted(tiny, tmp_path, monkeypatch, error)
-    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
-
-
-def test_a_disk_that_fills_up_at_the_end_leaves_no_profile(tiny, whole, tmp_path, monkeypatch):
-    def failing(path, write):
-        if path.name == "prompts.csv":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write_atomically(path, write)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sealing, "write_atomically", failing)
-        with pytest.raises(OSError, match="4 of 4 chunks are kept"):
-            run_profile(tiny, tmp_path, progress=False)
-    with pytest.raises(ProfileError, match="unfinished"):
-        load_profile(tmp_path)
-    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
-
-
-@pytest.mark.parametrize("damage", [lambda x: x[:-7], lambda x: x[:-1] + bytes([x[-1] ^ 1]), lambda x: b""])
-def test_damaged_chunks_are_measured_again(tiny, whole, tmp_path, monkeypatch, damage):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
-    chunk = tmp_path / "chunks" / "chunk-00001.safetensors"
-    chunk.write_bytes(damage(chunk.read_bytes()))
-    said = []
-    found = run_profile(tiny, tmp_path, progress=False, report=said.append)
-    assert len(said) == 3
-    assert said[0].startswith("chunk-00001.safetensors ")
-    assert said[0].endswith("it is measured again")
-    assert said[1] == "going on: 1 of 4 chunks are finished"
-    assert_same_numbers(found, whole)
-
-
-def test_other_settings_in_the_same_folder_are_refused(tiny, tmp_path, monkeypatch):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
-    other = replace(tiny, tau=0.5)
-    message = r"holds a profile of other settings \(tau: 0.0001 there, 0.5 now\); pass another --out, or --force"
-    with pytest.raises(ProfileError, match=message):
-        run_profile(other, tmp_path, progress=False)
-    first = run_profile(other, tmp_path, progress=False, force=True)
-    with pytest.raises(ProfileError, match=r"tau: 0.5 there, 0.0001 now"):
-        run_profile(tiny, tmp_path, progress=False)
-    with pytest.raises(ProfileError, match=r"threads: 1 there, 2 now"):
-        run_profile(replace(other, threads=2), tmp_path, progress=False)
-    said = []
-    again = run_profile(replace(other, threads=None), tmp_path, progress=False, report=said.append)
-    assert again.provenance == first.provenance
-    assert "holds this profile already; pass --force" in said[0]
-    write_input(tmp_path / "prompts.jsonl.new", LENGTHS[:2])
-    with pytest.raises(ProfileError, match="input_sha256: "):
-        run_profile(replace(other, input=str(tmp_path / "prompts.jsonl.new")), tmp_path, progress=False)
-
-
-def test_other_weights_under_the_same_name_are_another_model(tiny, tmp_path):
-    model = save_model(tmp_path / "model")
-    settings = replace(tiny, model=str(model))
-    run_profile(settings, tmp_path / "out", progress=False)
-    save_model(tmp_path / "model", "Qwen2")
-    with pytest.raises(ProfileError, match="identity: "):
-        run_profile(settings, tmp_path / "out", progress=False)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -530,87 +341,6 @@ def test_damage_is_found_and_named(whole, tmp_path, name, damage):
 def test_a_folder_without_a_profile(tmp_path):
     with pytest.raises(ProfileError, match=r"holds no profile \(profile.json is missing\); make one with"):
         load_profile(tmp_path)
-
-
-def test_what_is_discarded_lies_in_the_folder(tmp_path):
-    """A description that names files of other folders, as one from elsewhere may, takes none of them along."""
-    folder = tmp_path / "profile"
-    for name in ("sub", "chunks"):
-        (folder / name).mkdir(parents=True)
-    outside = [tmp_path / "mine", folder / "sub" / "mine", folder / "chunks" / "mine.safetensors"]
-    chunk = folder / "chunks" / "chunk-00000.safetensors"
-    for path in (*outside, folder / "figure.svg", folder / "unnamed", chunk):
-        path.write_text("")
-    named = ["../mine", str(outside[0]), "sub/mine", "figure.svg"]
-    (folder / "profile.json").write_text(json.dumps({"files": dict.fromkeys(named)}))
-    discard(folder)
-    assert all(path.exists() for path in outside)
-    assert not chunk.exists()
-    assert sorted(path.name for path in folder.iterdir()) == ["chunks", "sub", "unnamed"]
-
-
-def test_two_runs_do_not_write_to_one_folder(tiny, tmp_path):
-    fcntl = pytest.importorskip("fcntl")
-    handle = os.open(tmp_path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(ProfileError, match=r"another process is writing a profile to .*; wait, or pass another"):
-            run_profile(tiny, tmp_path, progress=False)
-    finally:
-        os.close(handle)
-
-
-OUT_OF_MEMORY = [
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: you tried to"),
-    MemoryError(),
-]
-
-
-@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
-def test_without_memory_the_batch_is_halved_and_the_run_goes_on(tiny, whole, tmp_path, monkeypatch, error):
-    measure, sizes = profile_chunks._measure, []
-
-    def small(held, prompts, work):
-        sizes.append(len(prompts))
-        if len(prompts) > 1:
-            raise error
-        return measure(held, prompts, work)
-
-    parallel.HELD.clear()
-    monkeypatch.setattr(profile_chunks, "_measure", small)
-    found = run_profile(replace(tiny, batch_size=4), tmp_path, progress=False)
-    assert sizes == [4, 2, 1, 1, 1, 1, 3, 1, 1, 1]
-    assert found.provenance["smallest_batch"] == 1
-    for name in ("positional", "symbolic", "entropy"):
-        np.testing.assert_allclose(found.arrays[name], whole.arrays[name], atol=1e-4)
-
-
-def test_what_fitted_once_is_tried_first_in_the_next_chunk(tiny, tmp_path, monkeypatch):
-    write_input(tmp_path / "prompts.jsonl", (20,) * 8)
-    measure, sizes = profile_chunks._measure, []
-
-    def small(held, prompts, work):
-        sizes.append(len(prompts))
-        if len(prompts) > 2:
-            raise OUT_OF_MEMORY[0]
-        return measure(held, prompts, work)
-
-    parallel.HELD.clear()
-    monkeypatch.setattr(profile_chunks, "_measure", small)
-    run_profile(replace(tiny, input=str(tmp_path / "prompts.jsonl"), batch_size=4), tmp_path / "out", progress=False)
-    assert sizes == [4, 2, 2, 2, 2]
-
-
-def test_one_prompt_that_does_not_fit_ends_the_run():
-    def measure(prompts):
-        raise OUT_OF_MEMORY[0]
-
-    prompt = BlockedPrompt(input_ids=(1, 2, 3), start=0, block_length=1, blocks=2, id="")
-    with pytest.raises(NotEnoughMemoryError, match=r"one prompt of 3 tokens with m on cpu; pass shorter prompts"):
-        measure_in_batches(measure, [prompt], 1, "m on cpu")
-    assert not is_out_of_memory(RuntimeError("shapes do not match"))
-    assert not is_out_of_memory(ValueError("out of memory"))
 
 
 @pytest.mark.parametrize("cube", [False, True])
@@ -641,12 +371,10 @@ test_settings_that_do_not_fit = refuse_each(
     (made(dtype="float8"), "dtype must be one of 'float32', .*; got 'float8'"),
     (made(tau=0.0), "tau must be above 0"),
     (made(batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
-    (made(eps=-1.0), "eps must be 0 or a positive finite number; got -1.0"),
     (made(device="cpu", device_map="auto"), "device_map decides about devices, and device='cpu' says otherwise"),
     (made(task="nosuch", input=None), "task must be one of 'binding', .*; got 'nosuch'"),
     (made(task="text", input=None, facts=1), "facts must be a whole number of at least 2; got 1"),
     (made(task="text", input=None, prompts=0), "prompts must be a whole number of at least 1; got 0"),
-    (made(threads=0), "threads must be a whole number of at least 1; got 0"),
     (made(queries=[12], cube=True), r"cube is measured at the last token alone; got queries=\(12,\). Leave out one"),
     (made(queries=[12], energy=True, cube=True), r"energy and cube are measured at the last .*; got queries=\(12,\)"),
 )
@@ -659,10 +387,37 @@ def test_settings_of_numpy_and_torch_are_those_of_python():
     assert described == json.loads(json.dumps(described))
 
 
-def test_another_model_on_a_worker_is_refused(tiny):
-    with pytest.raises(RuntimeError, match=r"a worker finds .* under the name .*, but \{'sha256': '0'\} is meant"):
-        profile_chunks.measure_chunk([], settings=tiny, identity={"sha256": "0"})
+def test_a_profile_is_there_when_it_is_whole(tiny, tmp_path, monkeypatch):
+    """A disk that fills up, or a user who ends the run, leaves neither a half of it nor what was written so far."""
+
+    def failing(path, content):
+        if path.name == "heads.csv":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_atomically(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sealing, "write_atomically", failing)
+        with pytest.raises(OSError, match="No space left"):
+            run_profile(tiny, tmp_path / "out", progress=False)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_give_the_numbers_of_one(tiny, whole, tmp_path):
-    assert_same_numbers(run_profile(tiny, tmp_path, jobs=2, progress=False), whole)
+def test_a_profile_takes_no_other_folders_place(tiny, tmp_path):
+    folder = tmp_path / "out"
+    first = run_profile(tiny, folder, progress=False)
+    for force, change, message in (
+        (False, lambda: None, "holds a profile; pass another --out, or --force to put this one in its place"),
+        (True, (folder / "notes.txt").touch, r"holds notes.txt beside a profile, which --force would discard; move"),
+        (True, (folder / "profile.json").unlink, r"holds other files, such as heads.csv; pass a new folder as --out"),
+    ):
+        change()
+        with pytest.raises(ProfileError, match=message):
+            run_profile(tiny, folder, progress=False, force=force)
+        assert (folder / "heads.csv").read_bytes() == (first.folder / "heads.csv").read_bytes()
+
+
+def test_a_new_profile_takes_an_old_ones_place(tiny, tmp_path):
+    run_profile(tiny, tmp_path / "out", progress=False)
+    found = run_profile(replace(tiny, tau=0.5), tmp_path / "out", progress=False, force=True)
+    assert_same_numbers(load_profile(tmp_path / "out"), found)
+    assert load_profile(tmp_path / "out").settings["tau"] == 0.5

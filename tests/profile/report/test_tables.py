@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from posym_core.metrics._stats import mean_interval
-from posym_profile.report._tables import describe_answers, find_share_medians, write_heads_table, write_prompts_table
+from posym_profile.report._tables import describe_answers, find_share_medians, write_heads_table
 from posym_profile.scores._head_tables import SHARES, average_heads, make_head_rows
 
 
@@ -32,14 +32,6 @@ def test_one_prompt_has_no_interval():
     found = average_heads(scores()[:1])
     assert np.isnan(found.low).all()
     assert found.value[0, 0] == scores()[0, 0, 0]
-
-
-def test_a_prompts_mean_is_over_the_heads_that_have_a_score():
-    values = np.array([[[0.25, np.nan], [0.75, np.nan]], [[np.nan, np.nan], [np.nan, np.nan]]])
-    shape = {name: np.array([9, 9]) for name in ("length", "start", "block_length", "blocks")}
-    arrays = {"positional": values, "symbolic": values, "entropy": values, **shape}
-    rows = list(csv.DictReader(io.StringIO(write_prompts_table(arrays, ["a", "b"]).decode())))
-    assert [row["mean_positional"] for row in rows] == ["0.5", ""]
 
 
 def test_chance_is_the_mean_over_prompts_of_differently_many_alternatives():

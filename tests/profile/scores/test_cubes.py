@@ -109,13 +109,11 @@ def test_crossed_logits_are_the_mean_over_all_queries():
     torch.testing.assert_close(same.logits, crossed.logits, equal_nan=True)
 
 
-def test_batches_devices_and_given_planes_change_nothing(monkeypatch):
+def test_batches_and_given_planes_change_nothing():
     model, (prompt,) = shared("Gemma3"), tokens(1, 18)
     whole = quietly(model, prompt)
     parts = quietly(model, prompt, batch_size=3, planes=find_planes(model, 18))
     torch.testing.assert_close(parts.logits, whole.logits, atol=1e-5, rtol=0)
-    monkeypatch.setenv("POSYM_SCORING", "device")
-    torch.testing.assert_close(quietly(model, prompt).logits, whole.logits, atol=1e-5, rtol=0)
 
 
 def test_windows_leave_places_out_and_say_so():

@@ -9,7 +9,6 @@ import torch
 from architectures import shared, tokens
 from refusals import refuse_each
 
-from benchmarks.operations import scoring
 from posym_profile import HiddenBlocksWarning, profile
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
@@ -57,17 +56,6 @@ def test_the_last_token_alone_is_what_is_scored_unasked(name):
         assert torch.equal(found.visible_blocks, unasked.visible_blocks)
 
 
-def test_all_are_the_tokens_that_stand_behind_two_blocks():
-    model, ids = shared("Llama"), tokens()
-    every = profile(model, ids, queries="all", **SEEN)
-    assert every.queries == tuple(range(11, 44))
-    assert every.entropy.shape == (2, 33, 3, 4)
-    few = profile(model, ids, queries=[11, 43], **SEEN)
-    assert_same(every.at(11), few.at(11), atol=1e-6)
-    assert_same(every.at(43), few.at(43), atol=1e-6)
-    assert few.visible_blocks.tolist() == [[[2] * 3, [10] * 3]] * 2
-
-
 @pytest.mark.parametrize("name", ["Llama", "gpt-oss"])
 def test_scores_are_those_of_keys_swapped_word_by_word(name):
     """By explicit softmax rows, also over blocks that stand behind the query or hold it."""
@@ -98,14 +86,6 @@ def test_rows_that_wait_together_are_those_measured_alone(hold, monkeypatch):
     assert found.positional.shape == (2, 4, 3, 4, 8)
     for query in QUERIES:
         assert_same(found.at(query), profile(model, ids, queries=[query], per_frequency=True, **SEEN), atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["Gemma3", "Llama"])
-def test_the_path_of_a_gpu_gives_the_same(name):
-    model, ids = shared(name), tokens()
-    expected = profile(model, ids, queries=QUERIES, **SEEN)
-    with scoring("device"):
-        assert_same(profile(model, ids, queries=QUERIES, **SEEN), expected, atol=1e-5)
 
 
 def test_padding_is_not_counted():
@@ -160,8 +140,6 @@ def test_anything_is_measured_at_any_token():
         expected = shared("Gemma3", "eager")(ids, output_attentions=True).attentions
     rows = torch.stack([layer[:, :, [5, 43]].transpose(1, 2) for layer in expected], 2)
     torch.testing.assert_close(found, rows, atol=1e-5, rtol=0)
-    every = map_layers(model, ids, measure, queries="all", progress=False)["weights"]
-    assert every.shape == (2, 44, 3, 4, 44)
 
 
 def test_rows_of_matrices_are_not_formed_for_one_query(monkeypatch):
@@ -176,8 +154,8 @@ def test_rows_of_matrices_are_not_formed_for_one_query(monkeypatch):
 
 @pytest.mark.parametrize(("queries", "error", "message"), [
     ([], ValueError, r"queries must name at least one token; got none. Pass \[-1\] for the last"),
-    ("last", ValueError, "queries must be whole numbers or 'all'; got 'last'"),
-    (-1, TypeError, r"queries must be whole numbers, such as \[-1\] for the last token, or 'all'; got -1"),
+    ("last", TypeError, r"queries must be whole numbers, such as \[-1\] for the last token; got 'last'"),
+    (-1, TypeError, r"queries must be whole numbers, such as \[-1\] for the last token; got -1"),
     ([1.5], TypeError, "queries must be whole numbers"),
     ([44], ValueError, "queries must lie from -44 to 43 for prompts of 44 tokens; got 44"),
     ([-1, 43], ValueError, r"queries must name different tokens; of 44 tokens \[-1, 43\] name one twice"),
@@ -197,7 +175,6 @@ def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, messa
 UNEVEN = torch.ones(2, 44).masked_fill(torch.arange(44) < torch.tensor([[20], [0]]), 0)
 LLAMA = shared("Llama")
 test_refusals = refuse_each(
-    (lambda: profile(LLAMA, tokens(), UNEVEN, queries="all", **LAYOUT), "queries='all' .* these have 24 to 44 tokens"),
     (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).at(43), "query must be one of 30, -1; got 43"),
     (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).top(2, "symbolic"), r"there are 30, -1; call at\(quer"),
     (lambda: resolve_queries([-2, 4], [5, 6]), r"different tokens; of 6 tokens \[-2, 4\] name one twice"),
