@@ -526,9 +526,9 @@ def additions(to, put):
 
 
 def bend(to, put):
-    model = to(one_layer())
-    batch = placed(TASK.sample(6, torch.Generator().manual_seed(0)), to)
-    return encodings.sharpness(model.losses(batch), list(model.parameters()), tolerance=1e-2).value
+    model = to(toys())
+    batch = placed(sample_streams(TASK, 6, make_generators((0, 1), torch.device("cpu"), purpose=0)), to)
+    return encodings.sharpness(model.losses(batch).sum(), list(model.parameters()), tolerance=1e-2).value
 
 
 class Characters:
@@ -597,7 +597,7 @@ NOTHING_READ = {
 CALLED_BELOW = {
     *("hook_attention", "average_views", "check_prompts", "find_input_device", "find_output_projections"),
     *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits"),
-    *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours", "select_all"),
+    *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours"),
     *("select_by_angle", "stack_streams"),
 }
 
