@@ -48,6 +48,7 @@ from posym_profile.language_models import PACKAGED, load_model
 
 # The packaged model of another family: what is claimed of language models is asked of it, too, with smaller samples.
 SECOND = "smollm2-135m"
+TAUGHT = "gemma-3-270m-binds"
 # What is measured on the way and read by no judge, chapter or other experiment, and so is not stored: of results whose
 # names fit the pattern, arrays whose names fit one of these.
 UNREAD = {

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, TAUGHT, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.head_measurements import PARTS, average_defined, block_tokens, look
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_profile.language_models import PACKAGED, choose_answers
@@ -27,9 +27,11 @@ FACTS = (16, 64, 128)
 FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}, "varied": {"varied": True}}
 FRAMED = {"none": FACTS[:2], "lead": FACTS[:2], "varied": FACTS[:1]}
 FEWER = 12
-# Of the second packaged model: few prompts of the fewest facts, and of these what is judged.
-LENGTHS = {SECOND: FACTS[:1]}
-SAMPLES: Mapping[str, Mapping[str, Any]] = {SECOND: {"prompts": FEWER, "keys": "facts", "kept": "judged"}}
+# Of the other packaged models: few prompts of the fewest facts, and of these what is judged.
+LENGTHS = dict.fromkeys((SECOND, TAUGHT), FACTS[:1])
+SAMPLES: Mapping[str, Mapping[str, Any]] = dict.fromkeys(
+    (SECOND, TAUGHT), {"prompts": FEWER, "keys": "facts", "kept": "judged"}
+)
 SCORES = ("positional", "symbolic", "entropy", "null_positional", "null_symbolic")
 LOGITS = ("variance", "bound", "slack", *(f"{part}_share" for part in PARTS))
 PLANES = (*(f"plane_{name}" for name in PARTS[:2]), *(f"plane_{part}_share" for part in PARTS), "plane_energy_share")
