@@ -172,16 +172,7 @@ NAMED_VALUES: Mapping[str, Callable[[Path | None], Found]] = {
 
 
 def named_value(name: str, folder: Path | None = None) -> NamedValue:
-    """Return a quantity that several pages show, with its sample.
-
-    Args:
-        name: one of :data:`NAMED_VALUES`.
-        folder: of results.
-
-    Raises:
-        ValueError: if no quantity has the name.
-        ResultError: if a result that it needs is missing or altered.
-    """
+    """Return a quantity that several pages show, with its sample."""
     if name not in NAMED_VALUES:
         raise ValueError(f"no value is called {name!r}; the names are {', '.join(NAMED_VALUES)}")
     value, sample = NAMED_VALUES[name](folder)

@@ -28,7 +28,7 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "origin_patching": (("270m_likes_8",), {}),
     "origins": (("270m_likes_16", "270m_prose_16"), {}),
     "plane_profile": (("text_16", "index_32"), {"facts": 4, "prompts": 2}),
-    "random_weights": (("random1_likes_16", "trained_bought_16_varied"), {"prompts": 2}),
+    "random_weights": (("random1_likes_16", "trained_bought_16_lead8"), {"prompts": 2}),
     "reader_heads": (("/0_likes", "/0_likes_alone"), {}),
     "score_robustness": (("choices", "tasks", "intervention", "answers"), {"prompts": 2, "permutations": 4}),
     "taught_answers": (("/1",), {}),

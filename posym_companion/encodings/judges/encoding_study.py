@@ -194,7 +194,7 @@ def position_is_deposited_by_mean(look: Look) -> Iterator[Yielded]:
         "",
         mean_interval(single["accuracy"] / rotary["accuracy"]),
     )
-    elsewhere, untold = [], []
+    untold = []
     for words, which in OTHERS.items():
         result = look.load(long_size(*which))
         cost = float(largest_costs(result, by="averaged")[0].mean() / most.mean())
@@ -203,10 +203,8 @@ def position_is_deposited_by_mean(look: Look) -> Iterator[Yielded]:
             continue
         right, guess = float(result["accuracy"].mean()), guess_accuracy(*which)
         yield f"accuracy above chance {words} over rotary's cost", "", (right - guess) / float(most.mean())
-        elsewhere.append(cost)
         if right - guess <= HALF * most.mean():
             untold.append(f"{words} accuracy is {right:.3f} and chance {guess:.3f}")
-    yield "largest cost without positions or on Count over rotary's", "", max(elsewhere)
     look.note = "Six layers of sixteen heads are not run at these lengths: an hour a seed and encoding on a core."
     if untold:
         look.note += f" A model near chance has nothing to lose: {', '.join(untold)}."
