@@ -67,15 +67,9 @@ UNREAD = {
     "plane_profile/*": "entropy",
     "random_weights/smollm2*": "kept",
     "random_weights/*_*_*_*": "kept",
-    "taught_gemma/*": "band_interaction_share plane_*_share",
-    "taught_gemma/*[snr][tdg]_[0-9]": "interaction_share positional_share symbolic_share asked_attention "
-    "facts_attention band_* spread entropy null_* plane_*",
-    "taught_profile/*": "bound entropy interaction_share plane_interaction_share positional_share slack symbolic_share "
-    "variance",
-    "taught_profile/*[dg]_[0-9]_*": "plane_[eps]*",
 }
 # Stored in half precision, since no number that is written down depends on the rest; of others it does.
-HALF = {"binding_profile/*": "plane_energy_share", "taught_profile/*": "plane_energy_share", "multihop/*": "use"}
+HALF = {"binding_profile/*": "plane_energy_share", "multihop/*": "use"}
 
 
 @dataclass(frozen=True, kw_only=True)

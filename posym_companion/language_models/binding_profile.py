@@ -28,10 +28,9 @@ FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}}
 FRAMED = {"none": FACTS[:2], "lead": FACTS[:2]}
 FEWER = 12
 # Of the other packaged models: few prompts of the fewest facts, and of these what is judged.
-LENGTHS = dict.fromkeys((SECOND, TAUGHT), FACTS[:1])
-SAMPLES: Mapping[str, Mapping[str, Any]] = dict.fromkeys(
-    (SECOND, TAUGHT), {"prompts": FEWER, "keys": "facts", "kept": "judged"}
-)
+LENGTHS: Mapping[str, tuple[int, ...]] = {SECOND: FACTS[:1], TAUGHT: FACTS[:1]}
+JUDGED: Mapping[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged"}
+SAMPLES: Mapping[str, Mapping[str, Any]] = {SECOND: JUDGED, TAUGHT: JUDGED}
 SCORES = ("positional", "symbolic", "entropy", "null_positional", "null_symbolic")
 LOGITS = ("variance", "bound", "slack", *(f"{part}_share" for part in PARTS))
 PLANES = (*(f"plane_{name}" for name in PARTS[:2]), *(f"plane_{part}_share" for part in PARTS), "plane_energy_share")

@@ -24,7 +24,8 @@ from posym_profile.scores import LayerHeads
 LENGTHS = (16, 32, 64, 128, 256, 500, 512, 1024)
 # Sizes of each task; of the other packaged models one, with few prompts.
 SIZES = {"text": LENGTHS, "binding-lives": (16,), "index": (32,), "keyvalue": (16,), "induction": (64,)}
-FEWER = dict.fromkeys((SECOND, TAUGHT), ({"text": (64,)}, 8))
+SMALLER = ({"text": (64,)}, 8)
+FEWER: dict[str, tuple[dict[str, tuple[int, ...]], int]] = {SECOND: SMALLER, TAUGHT: SMALLER}
 # Scores compare this many blocks at every length, so that they differ in nothing but what the blocks hold.
 BLOCKS = 16
 DIMS = {
