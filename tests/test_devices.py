@@ -37,7 +37,7 @@ from posym_companion.several_hops.hop_questions import draw_hop_questions, write
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import agreement
 from posym_companion.solvers.low_rank_training import train_lora
-from posym_companion.solvers.single_heads import patch_each_head, patch_head
+from posym_companion.solvers.single_heads import patch_each_head
 from posym_core import metrics, models
 from posym_core.encodings import ENCODINGS, EncodedHeads, LayerShape, UndefinedCrossLogits, make_encoding
 from posym_core.encodings._latent import LatentProjections
@@ -485,7 +485,7 @@ def under_surgery(to, put):
     ) as operated:
         scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
         with torch.no_grad():
-            return scores, model(to(IDS)).logits, solvers.measure_head_scores(operated, placed(BINDING, put))
+            return scores, model(to(IDS)).logits
 
 
 def one_token_replaced(to, put):
@@ -493,7 +493,7 @@ def one_token_replaced(to, put):
     said = interventions.record_head_outputs(model, put(IDS))
     mean = said.outputs.mean(0)
     alone = patch_each_head(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
-    found = [alone, patch_head(model, put(IDS), mean, 1, 2)]
+    found = [alone]
     for options in ({}, *({"by": by, "input_ids": put(IDS)} for by in ("mean", "resample"))):
         with interventions.ablate_heads(model, [(1, 2)], **options), torch.no_grad():
             found.append(model(to(IDS)).logits[:, -1])
@@ -574,7 +574,6 @@ OF_MODELS = {
     "capture_layers": of_stations,
     "patched_heads": of_pairs,
     "silenced_heads": lambda to, put: solvers.silenced_heads(gemma(to), placed(BINDING, put), 2),
-    "silenced_everywhere": lambda to, put: solvers.silenced_everywhere(gemma(to), placed(BINDING, put), 1),
     "choose_answers": lambda to, put: choose_answers(gemma(to), placed(BINDING, put)),
     "answer_questions": asked_questions,
     "run_with_edits": hop_answers,

@@ -32,7 +32,7 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "reader_heads": (("/0_likes", "/0_likes_alone"), {}),
     "score_robustness": (("choices", "tasks", "intervention", "answers"), {"prompts": 2, "permutations": 4}),
     "taught_answers": (("/1",), {}),
-    "taught_gemma": (("/all_0", "/fastest_0"), {}),
+    "taught_gemma": (("/all_0",), {}),
     "taught_profile": (("/0_likes_16_lead8",), {}),
     "binding_direction": (("untaught", "taught_0"), {"prompts": 2}),
 }
