@@ -34,11 +34,7 @@ EXPERIMENTS = {name: said for name, _, said in _FOUND}
 
 
 def require_experiment(name: str) -> None:
-    """Refuse a name that no experiment has.
-
-    Raises:
-        ValueError: if there is none of this name.
-    """
+    """Raise ValueError if no experiment has this name."""
     if name not in MODULES:
         raise ValueError(f"experiment must be one of {', '.join(map(repr, EXPERIMENTS))}; got {name!r}")
 

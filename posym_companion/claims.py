@@ -20,6 +20,9 @@ FILE = Path(__file__).with_name("claims.toml")
 # interval, "accuracy > 0, mean > 0.1".
 EDGE = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 NUMBER = re.compile(rf"([^<>]*?)(?:(?:^| )([<>]) ({EDGE})(?:, mean \2 ({EDGE}))?)?")
+# What a column has of its claim; and without a rule of its own that one's.
+SHARED = ("short", "claim", "paper", "changes", "command")
+RULE = ("rule", "rule_fixed", "history", "unit")
 
 
 @cache
@@ -35,13 +38,10 @@ def list_claim_ids() -> list[str]:
 
 @cache
 def load_claim(name: str) -> Claim:
-    """A claim, or one column of it, by its id; imports the file that judges it.
+    """Return a claim, or one column of it, by its id; import the file that judges it.
 
-    A column's entry says of which claim it is, and nothing of what is that claim's; without a rule it has that one's.
-
-    Raises:
-        ValueError: if there is none, or if its entry does not fit: a key that no :class:`Claim`, :class:`Rule` or
-            :class:`Line` has, one that is missing, or a form that is not the file's.
+    An entry that does not fit raises ValueError: a key that no :class:`Claim`, :class:`Rule` or :class:`Line` has, one
+    that is missing, or a form that is not the file's.
     """
     entry = _entry(name)
     if "column_of" not in read_entries()[name]:
@@ -49,8 +49,6 @@ def load_claim(name: str) -> Claim:
     judge, unit = entry.pop("judge", ""), entry.pop("unit", "cases")
     experiment = judge.partition(":")[0].rpartition(".")[2]
     entry.setdefault("command", f"posym run {experiment}" if experiment in EXPERIMENTS else "")
-    if "first_rule" in entry:
-        entry["first_rule"] = _rule(name, _complete_first_rule(name, entry), unit)
     if "rule" in entry:
         entry["rule"] = _rule(name, entry["rule"], unit)
     fixed = {remedy: when for when, each in entry.get("remedies", {}).items() for remedy in each}
@@ -66,36 +64,11 @@ def _entry(name: str) -> dict[str, Any]:
         raise ValueError(f"no claim is called {name}; claims are {', '.join(read_entries())}")
     entry = dict(read_entries()[name])
     if "column_of" in entry:
-        rules = ("rule", "rule_fixed", "first_rule", "first_rule_fixed", "changed_because", "unit")
-        shared = ("short", "claim", "paper", "changes", "command", *(() if "rule" in entry else rules))
+        shared = SHARED if "rule" in entry else (*SHARED, *RULE)
         entry = {key: x for key, x in _entry(entry.pop("column_of")).items() if key in shared} | entry
     elif "short" in entry:
         entry = {"claim": entry["short"]} | entry
-    return {"rule_fixed": "after a first look" if "first_rule" in entry else "before the run"} | entry
-
-
-def _complete_first_rule(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a claim's first rule with what it shares with the later one: words, and lines that its ``keeps`` names."""
-    first, later = dict(entry["first_rule"]), entry.get("rule", {})
-    if rewords := first.pop("rewords", []):
-        first["says"] = later.get("says", "")
-    for words, in_place in rewords:
-        if first["says"].count(words) != 1:
-            _refuse(name, f"a first rule rewords what the rule says once, not {words!r}")
-        first["says"] = first["says"].replace(words, in_place)
-    parts = first.pop("keeps", [])
-    lines = {kind: _spread_all(later.get(kind, {})) for kind in ("lines", "able")}
-    if unknown := [part for part in parts if part not in {**lines["lines"], **lines["able"]}]:
-        _refuse(name, f"a first rule keeps parts of the rule, {', '.join(lines['lines'])}; not {unknown}")
-    for kind, each in lines.items():
-        if chosen := {part: each[part] for part in parts if part in each} | first.get(kind, {}):
-            first[kind] = chosen
-    return first
-
-
-def _spread_all(lines: Mapping[str, Any]) -> dict[str, Any]:
-    """Return lines by their parts, each that is said once of several rows of words as often as there are rows."""
-    return {part: line for one, entry in lines.items() for part, line in _spread(one, entry).items()}
+    return {"rule_fixed": "after a first look" if "history" in entry else "before the run"} | entry
 
 
 def _spread(part: str, entry: Any) -> dict[str, Any]:
@@ -113,12 +86,12 @@ def _spread(part: str, entry: Any) -> dict[str, Any]:
 
 
 def _rule(name: str, entry: Mapping[str, Any], unit: str) -> Rule:
-    lines = {kind: entry[kind] for kind in ("lines", "able") if kind in entry}
-    if not all(isinstance(each, dict) for each in lines.values()):
-        _refuse(name, 'a rule\'s lines stand by the part that each decides, lines."it is" = "accuracy > 0.9"')
-    made = {
-        kind: tuple(_line(name, part, x, unit) for part, x in _spread_all(each).items()) for kind, each in lines.items()
-    }
+    made: dict[str, tuple[Line, ...]] = {}
+    for kind in {"lines", "able"} & set(entry):
+        if not isinstance(entry[kind], dict):
+            _refuse(name, 'a rule\'s lines stand by the part that each decides, lines."it is" = "accuracy > 0.9"')
+        lines = {part: line for one, each in entry[kind].items() for part, line in _spread(one, each).items()}
+        made[kind] = tuple(_line(name, part, x, unit) for part, x in lines.items())
     refutes = any(line.refutes for line in made.get("lines", ()))
     return _made(Rule, name, {"whole": "reproduced" if refutes else "reproduced in kind", **entry, **made})
 
@@ -133,20 +106,15 @@ def _line(name: str, part: str, entry: Any, unit: str) -> Line:
     of, mark, edge, mean = found.groups()
     asked: dict[str, Any] = {{">": "above", "<": "below"}[mark]: float(edge)} if mark else {}
     asked |= {"mean": float(mean)} if mean else {}
-    match values:
-        case {"testable": [guard, number]}:
-            asked["testable"] = _line(name, guard, number, "cases")
-        case {"testable": other}:
-            _refuse(name, f"testable is a part and its number in a list, not {other!r}")
+    if "testable" in values:
+        guard, number = values["testable"]
+        asked["testable"] = _line(name, guard, number, "cases")
     return _made(Line, name, {"part": part, "unit": unit, **values, "of": of or part, **asked})
 
 
 def _of_cases(name: str, part: str, asked: Any) -> tuple[Line, ...]:
     """What is asked of each case: a quantity with a threshold, or a list of such."""
-    each = [asked] if isinstance(asked, str) else asked
-    if not each or not isinstance(each, list) or not all(isinstance(one, str) for one in each):
-        _refuse(name, f'{part!r} asks of each case "accuracy > 0.9", or a list of such, not {asked!r}')
-    return tuple(_line(name, part, one, "cases") for one in each)
+    return tuple(_line(name, part, one, "cases") for one in ([asked] if isinstance(asked, str) else asked))
 
 
 def _refuse(name: str, why: str) -> NoReturn:

@@ -91,7 +91,6 @@ def _whole(row: Row) -> str:
         "Claim": row.claim,
         "Paper": row.paper,
         "Here": row.summary,
-        "Models": row.by_column,
         "Rule": row.rule,
         "Fails in": "; ".join(row.fails_in),
         "Changes": row.changes,
@@ -113,9 +112,9 @@ def _plain(row: Row) -> dict[str, Any]:
     def plain(one: Any) -> dict[str, Any]:
         return asdict(one, dict_factory=lambda items: {name: value for name, value in items if name != "cases"})
 
-    again = {"families": [plain(one) | {"grade": one.grade} for one in row.families or ()] or row.families}
-    columns = [_plain(one) for one in row.columns]
-    return plain(row) | again | {"columns": columns, "grade": row.grade, "decides": row.decides}
+    families = [plain(one) | {"grade": one.grade} for one in row.families or ()] or row.families
+    again = {"families": families, "columns": [_plain(one) for one in row.columns]}
+    return plain(row) | again | {"grade": row.grade, "decides": row.decides}
 
 
 def _number(value: object) -> str:

@@ -59,13 +59,10 @@ UNREAD = {
     "*x_single_[16][64]/key *x_single_[16][64]/query *l_single_[16][64]/key *l_single_[16][64]/query",
     "head_geometry/*": "symbolic_share",
     "head_geometry/*_[bi]*": "drawn_keys curve",
-    "hop_mechanism/*": "use",
-    "later_claims/*": "positional_share positions symbolic_share",
+    "hop_mechanism/letter_[1-4]": "query keys",
     "multihop/*": "onward",
+    "multihop/*_[1-4]": "attention",
     "multihop/*_extra*": "attention use",
-    "origins/*-*-*-*": "by_origin mass",
-    "origins/*_*_*_*": "by_origin mass",
-    "origins/*_prose_*": "by_origin mass",
     "plane_profile/*": "entropy",
     "random_weights/smollm2*": "kept",
     "random_weights/*_*_*_*": "kept",
@@ -165,21 +162,7 @@ class Experiment:
 
         A result that is there with the same settings is read, not run, and comes first. Until a result is kept, what
         its measurement goes on from lies in :func:`posym_companion.results.work_folder`; only on a cluster, whose
-        machines need not share a disk, a measurement that is cut short begins anew.
-
-        Args:
-            settings: what to run.
-            device: see :func:`posym_profile.load_model`.
-            folder: of results; by default :func:`posym_companion.results.find_results_folder`.
-            force: run again what is there, from the beginning.
-            progress: show progress bars.
-            jobs: processes of this machine, which share its threads; results come as they are ready.
-            cluster: address of a Dask scheduler, in place of ``jobs``.
-
-        Raises:
-            ValueError: if an unfinished run of the same name has other settings, code or versions of libraries.
-            ImportError, OSError: if the results could not be kept, see
-                :func:`posym_core.store.require_keeping`; before anything is measured.
+        machines need not share a disk, a measurement that is cut short begins anew. With ``force`` all are run again.
         """
         check_places(jobs, cluster)
         folder = Path(folder) if folder is not None else find_results_folder()
@@ -226,18 +209,7 @@ def run_setting(
     progress: bool,
     run: str,
 ) -> dict[str, Any]:
-    """Measure one setting, for the process that asks to keep by :func:`posym_companion.results.save_result`.
-
-    Args:
-        setting: what to measure.
-        experiment: of which it is a setting.
-        device: see :func:`posym_profile.load_model`.
-        results: folder of results that the experiment may read.
-        parts_kept: whether what is finished of a measurement is kept there until all is.
-        force: begin anew what is unfinished.
-        progress: show progress bars.
-        run: a mark that all settings of one run have; what is loaded in a process is for one run.
-    """
+    """Measure one setting, for the process that asks to keep by :func:`posym_companion.results.save_result`."""
     began = time.perf_counter()
     if experiment.load is None:
         parts = work_folder(setting.name, folder=results) if parts_kept else None
@@ -336,11 +308,7 @@ def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result |
 
 
 def finish_part(work: Path | None, name: str, measure: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """A part of a measurement, read if it was finished before, and otherwise measured and kept in ``work``.
-
-    Returns:
-        Its arrays, and ``seconds`` with what it took.
-    """
+    """A part of a measurement, read if it was finished before, and otherwise measured, timed and kept in ``work``."""
     # A checkpoint may have the part's name.
     path = work / f"{name}.part.safetensors" if work is not None else None
     if path is not None and path.is_file():
@@ -377,28 +345,16 @@ def _as_json(settings: Mapping[str, Any]) -> Any:
 
 
 def load_experiment(name: str) -> Experiment:
-    """An experiment.
-
-    Raises:
-        ValueError: if there is none of this name.
-    """
+    """Return an experiment; ValueError if there is none of this name."""
     return experiment_module(name).EXPERIMENT
 
 
 def run_experiment(
     name: str, *, model: str | None = None, small: bool = False, folder: Path | str | None = None, **options: Any
 ) -> Iterator[Result]:
-    """Run every setting of an experiment, and yield each result as it is kept.
+    """Run every setting of an experiment, and yield each result as it is kept, see :meth:`Experiment.run`.
 
-    Args:
-        name: one of ``posym_companion.catalogue.EXPERIMENTS``.
-        model: a language model, for experiments that take one; by default the packaged one.
-        small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
-        folder: of results; by default :func:`posym_companion.results.find_results_folder`.
-        options: see :meth:`posym_companion.experiments.Experiment.run`.
-
-    Raises:
-        ValueError: if the name is unknown, or something cannot be done with it.
+    The ``small`` size runs in minutes and needs a ``folder`` of its own, because its results have the same names.
     """
     experiment = load_experiment(name)
     if model is not None and not experiment.takes_model:

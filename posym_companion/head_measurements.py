@@ -171,22 +171,10 @@ def look(
     seed: int = 0,
     progress: bool = False,
 ) -> dict[str, Tensor]:
-    """Measure what is wanted of every head at the last token of prompts, in one pass.
+    """Measure what is wanted of every head at the last token of prompts, in one pass: ``[prompt, layer, head, ...]``.
 
-    Args:
-        model: a language model, or one under surgery.
-        prompts: with their blocks and the block asked about.
-        wanted: names of :data:`MEASURED`; or what results are called, and which of these or what else makes them.
-        layout: blocks that change places, by layer; by default the prompts' own.
-        keys: over which variances are taken apart; by default those of the blocks.
-        taus: temperatures of the weights over pairs of blocks.
-        eps: floor of the norms in the cosine.
-        products: type of the numbers in which planes are scored.
-        seed: of the null model.
-        progress: show a progress bar.
-
-    Returns:
-        By name ``[prompt, layer, head, ...]``, and ``angles [layer, plane]``, NaN where layers have fewer planes.
+    ``wanted`` are names of :data:`MEASURED`, or what results are called, and which of these or what else makes them.
+    Variances are taken apart over ``keys``, by default those of the blocks; ``angles`` are NaN where planes are fewer.
     """
     named = dict(wanted) if isinstance(wanted, Mapping) else {name: name for name in wanted}
     blocks = BlockLayout(**prompts.layout, eps=eps)

@@ -31,24 +31,23 @@ class Look:
         evidence: names of the results that were read, in their order, then the chapters that show them.
         measured_on: what the numbers are of, in words.
         note: what a reader of the verdict should also know.
-        seeds: those whose runs are asked by themselves; all that a judge knows of, without any.
         again: whether the rule is asked once more, then also with the remedy ``"none"``, of fewer kinds of prompt.
+        seeds: those whose runs are asked by themselves; all that a judge knows of, without any.
     """
 
     folder: Path | None
     model: str
     remedy: Remedy = "none"
+    again: bool = False
     evidence: dict[str, None] = field(default_factory=dict)
     measured_on: str = ""
     note: str = ""
     seeds: Sequence[int] = ()
-    again: bool = False
 
     def load(self, setting: Any) -> Result:
         """Return the stored result of a setting, or of that name, and keep it as evidence.
 
-        Raises:
-            MissingResultError: if there is none; then the claim is not run here.
+        Without one, raises MissingResultError: then the claim is not run here.
         """
         name = setting if isinstance(setting, str) else setting.name
         result = load_result(name, folder=self.folder)
@@ -56,11 +55,7 @@ class Look:
         return result
 
     def load_stored(self, settings: Iterable[Any], *, least: int = 0) -> list[Result]:
-        """Return those of some results that are there, as :meth:`load` does each.
-
-        Raises:
-            MissingResultError: if there are fewer than ``least``.
-        """
+        """Return those of some results that are there, as :meth:`load` does each; ``least`` of them must be."""
         names = [setting if isinstance(setting, str) else setting.name for setting in settings]
         results = load_stored_results(names, self.folder, least=least)
         self.record(*results)
@@ -74,13 +69,9 @@ class Look:
 def judge(
     *shown_in: str, model: str = "", measured_on: str = "", note: str = ""
 ) -> Callable[[Callable[[Look], Iterator[Yielded]]], Callable[..., Measured]]:
-    """Make a judge, as a claim's ``judge`` names it, of a generator.
+    """Make a judge, as a claim's ``judge`` names it, of a generator, which may say otherwise what was measured on.
 
-    Args:
-        shown_in: chapters that show the numbers.
-        model: the language model that is asked where a claim names no other.
-        measured_on: what the numbers are of; ``{model}`` stands for the model's name. The generator may say otherwise.
-        note: see :class:`Look`; the generator may say otherwise.
+    ``shown_in`` are chapters that show the numbers; ``{model}`` in ``measured_on`` stands for the model's name.
     """
 
     def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:
@@ -88,8 +79,8 @@ def judge(
         def measure(
             folder: Path | None, remedy: Remedy | None = None, model: str = model, seeds: Sequence[int] = ()
         ) -> Measured:
-            look = Look(folder, model, remedy or "none", measured_on=measured_on.format(model=model), note=note)
-            look.seeds, look.again = seeds, remedy is not None
+            look = Look(folder, model, remedy or "none", again=remedy is not None, seeds=seeds)
+            look.measured_on, look.note = measured_on.format(model=model), note
             numbers = Numbers()
             for quantity, where, value in looks(look):
                 numbers.add(quantity, where, value)

@@ -46,14 +46,6 @@ def permute_layers(
 
     Whole layers change places, each with all its heads, so that heads of one layer are not taken as independent. That
     neighbouring layers resemble each other is not respected: the order of layers is taken as exchangeable.
-
-    Args:
-        statistic: takes mean scores over prompts ``[layer, head]`` and returns a number, 0 if the order means nothing.
-        scores: ``[prompt, layer, head]``.
-
-    Raises:
-        ValueError: if the shape does not fit, there are fewer than two layers, the statistic is not finite in some
-            order of the layers, or ``draws`` is below 1.
     """
     draws = require_count("draws", draws, 1)
     x = average_prompts(require_scores("scores", scores))[0]
@@ -85,15 +77,6 @@ def compare_groups(
 
     With ``strata`` only prompts of the same stratum are compared: values and membership are taken relative to their
     stratum's mean, and labels are shuffled within strata only.
-
-    Args:
-        values: ``[prompt, ...]``, all finite.
-        group: which prompts are in the group, ``[prompt]`` booleans.
-        strata: a label per prompt.
-
-    Raises:
-        ValueError: if shapes do not fit, ``group`` holds what is neither true nor false, a stratum is NaN, no stratum
-            or no draw has prompts on both sides, or ``draws`` is below 1.
     """
     draws = require_count("draws", draws, 1)
     x = convert_array(values)
@@ -169,9 +152,6 @@ def divide_sums(parts: torch.Tensor | np.ndarray, wholes: torch.Tensor | np.ndar
 
     The slope of ``y`` over ``x`` through zero has the parts ``(x * y).sum(1)`` and the wholes ``(x**2).sum(1)``.
 
-    Returns:
-        NaN where a number is not finite, or the wholes are not above zero together.
-
     >>> divide_sums(np.array([1.0, 2.0]), np.array([2.0, 4.0]), draws=10).value
     0.5
     """
@@ -191,9 +171,6 @@ def variance_shares(
     ``head`` is the part that a head keeps over tasks, ``task`` and ``prompt`` (within a task) what all heads share,
     ``head x task`` what is a head's own on a task, and ``rest`` what is a head's own on a single prompt. Intervals
     resample layers, and prompts within tasks.
-
-    Raises:
-        ValueError: if the shape does not fit, a value is not finite, all are equal, or ``draws`` is below 1.
     """
     x = convert_array(scores)
     if x.ndim != 4 or 0 in x.shape:

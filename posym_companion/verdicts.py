@@ -22,21 +22,15 @@ Verdict = Literal[
     "partly",
     "not reproduced",
     "refuted as stated",
-    "improved on",
     "not testable",
     "not run here",
 ]
 Kind = Literal["theorem or construction", "measurement"]
 Fixed = Literal["before the run", "after a first look", "not auditable"]
-Remedy = Literal["none", "lead", "varied", "prose"]
+Remedy = Literal["none", "lead"]
 # Lists of one sentence frame let a model count its sentences, and a swap of keys moves the count with the words. Other
 # prompts on which a claim's rule can be asked once more, in words that go on from *the same rule*.
-REMEDIES: Mapping[Remedy, str] = {
-    "none": "on fewer such prompts",
-    "lead": "behind eight facts of the same frame",
-    "varied": "with frames varied",
-    "prose": "in prose",
-}
+REMEDIES: Mapping[Remedy, str] = {"none": "on fewer such prompts", "lead": "behind eight facts of the same frame"}
 VERDICTS: Mapping[Verdict, str] = {
     "reproduced": "the claim as stated, on the paper's own kind of model, meets the rule",
     "reproduced in kind": "the claim as stated meets the same rule on another model or at another scale",
@@ -47,11 +41,25 @@ VERDICTS: Mapping[Verdict, str] = {
     "not reproduced": "run, and every part of the rule that can be tested is missed",
     "refuted as stated": "a counter-example or a proof against the statement as the paper words it; the row gives it "
     "and the nearest true statement",
-    "improved on": "a cost that is not needed; such a row is no claim about a model and is counted apart",
     "not testable": "no line of the rule can fail on these data, or the model is at chance, so that the claim cannot "
     "be judged",
     "not run here": "no run; the row gives the command that fills it",
 }
+# The verdict in a sentence of which the claim is the subject.
+SAID: Mapping[Verdict, str] = {
+    "reproduced": "It holds as stated.",
+    "reproduced in kind": "It holds as stated, on a model or at a scale other than the paper's.",
+    "in kind, one family of two": "It holds as stated in one of two families of language models.",
+    "partly": "It holds in part.",
+    "not reproduced": "No part of it holds here.",
+    "refuted as stated": "As the paper words it, it is wrong.",
+    "not testable": "It cannot be judged on what was run.",
+    "not run here": "It was not run here.",
+}
+# Verdicts that decide nothing.
+UNDECIDED: tuple[Verdict, ...] = ("not testable", "not run here")
+# So many cases are listed in which a line of a rule does not hold; how many more there are is a number.
+LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -65,32 +73,14 @@ class Cases:
         return f"{self.held} of {self.of}"
 
 
-# So many cases are listed in which a line of a rule does not hold; how many more there are is a number.
-LISTED = 8
-# The verdict in a sentence of which the claim is the subject.
-SAID: Mapping[Verdict, str] = {
-    "reproduced": "It holds as stated.",
-    "reproduced in kind": "It holds as stated, on a model or at a scale other than the paper's.",
-    "in kind, one family of two": "It holds as stated in one of two families of language models.",
-    "partly": "It holds in part.",
-    "not reproduced": "No part of it holds here.",
-    "refuted as stated": "As the paper words it, it is wrong.",
-    "improved on": "The cost that the paper reports is not needed.",
-    "not testable": "It cannot be judged on what was run.",
-    "not run here": "It was not run here.",
-}
-
-
-# Verdicts that decide nothing.
-UNDECIDED: tuple[Verdict, ...] = ("not testable", "not run here")
+def count_cases(held: Iterable[Any]) -> Cases:
+    """How many hold, of those that are there."""
+    each = [bool(x) for x in held]
+    return Cases(sum(each), len(each))
 
 
 def combine_families(first: Verdict, other: Verdict) -> Verdict:
-    """What a claim about language models comes to, from its rule's verdicts in two families.
-
-    Where it cannot be judged in one of them, or was not run in the other, what is left stands: it is then asked of one
-    family. A row whose own family was not run has nothing to show and is not run.
-    """
+    """What a claim comes to in two families; what cannot be judged or was not run in the second leaves the first's."""
     if first == "not run here":
         return first
     verdict = combine_columns((first, other))
@@ -98,20 +88,10 @@ def combine_families(first: Verdict, other: Verdict) -> Verdict:
 
 
 def combine_columns(verdicts: Iterable[Verdict]) -> Verdict:
-    """What a claim comes to that is asked of several sets of models.
-
-    Sets in which it cannot be judged, or was not run, are left out. Where all others agree, that is the verdict; where
-    they do not, it is *partly*.
-    """
+    """What a claim comes to in several sets of models: what all agree on that can be judged, and else *partly*."""
     every = list(verdicts)
     judged: list[Verdict] = [one for one in every if one not in UNDECIDED] or every[:1]
     return judged[0] if len(set(judged)) == 1 else "partly"
-
-
-def count_cases(held: Iterable[Any]) -> Cases:
-    """How many hold, of those that are there."""
-    each = [bool(x) for x in held]
-    return Cases(sum(each), len(each))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,34 +113,22 @@ def seed_range(values: Iterable[float]) -> SeedRange:
 Number = float | int | str | Estimate | Cases
 
 
-def name_case(quantity: str, where: str) -> str:
-    """Return the name of a quantity of one case; of all together, where no case is named."""
-    return f"{quantity} ({where})" if where else quantity
-
-
 class Numbers(dict[str, Number]):
-    """Numbers by name, and those of cases by quantity and case, too, for lines that ask each case.
-
-    Attributes:
-        cases: from a quantity to what it is in each case.
-    """
+    """Numbers by name, and in ``cases`` those of cases by quantity and case, too, for lines that ask each case."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cases: dict[str, dict[str, Number]] = {}
 
     def add(self, quantity: str, where: str, value: Number | None) -> None:
-        """Add a quantity of one case, or of all together where no case is named.
+        """Add a quantity of one case, or of all together where no case is named; of two values one would be lost.
 
         With None the case does not have it and is not asked for it; the quantity is known, also if no case has it.
-
-        Raises:
-            ValueError: if it is there already: of two values one would be lost.
         """
         if value is None:
             self.cases.setdefault(quantity, {})
             return
-        name = name_case(quantity, where)
+        name = f"{quantity} ({where})" if where else quantity
         if name in self:
             raise ValueError(f"a judge yields each quantity of a case once; {name} came twice")
         self[name] = value
@@ -183,8 +151,7 @@ class Line:
         part: the part of the claim that stands or falls with it, in words.
         of: name of the number.
         unit: what is counted where the number is :class:`Cases` or a :class:`SeedRange`, in the plural.
-        above: the line that it must lie above.
-        below: the line that it must lie below. Without either the number is :class:`Cases`.
+        above, below: the line beyond which it must lie. Without either the number is :class:`Cases`.
         mean: a line on the same side beyond which an estimate must lie without its interval, too.
         refutes: whether a miss is a counter-example to the claim as it is worded.
         testable: what must hold for this line to be able to fail and to hold; always, if None. A line that counts
@@ -215,17 +182,19 @@ class Line:
         """Whether cases are counted."""
         return self.above is None and self.below is None
 
+    @property
+    def asked(self) -> str:
+        """What is asked of a number that is no count."""
+        return f"less than {self.below:.3g}" if self.above is None else f"more than {self.above:.3g}"
+
     def read(self, numbers: Mapping[str, Any]) -> Any:
         """Return the number that is asked; of cases that are asked one by one, how many hold."""
-        if not self.each or not isinstance(numbers, Numbers):
-            return numbers[self.of]
-        return count_cases(self.judge_cases(numbers).values())
+        return count_cases(self.judge_cases(numbers).values()) if self.each else numbers[self.of]
 
-    def judge_cases(self, numbers: Numbers) -> dict[str, bool]:
+    def judge_cases(self, numbers: Any) -> dict[str, bool]:
         """Return whether each case holds, of those that have all quantities and are asked.
 
-        Raises:
-            ValueError: if no case has one of the quantities: a name that is written otherwise would never be missed.
+        A quantity that no case has raises ValueError: a name that is written otherwise would never be missed.
         """
         asked = (*self.among, *self.each)
         if unknown := [line.of for line in asked if line.of not in numbers.cases]:
@@ -241,19 +210,12 @@ class Line:
         able = [where for where in cases if all(line.holds(numbers.cases[line.of][where]) for line in self.among)]
         return {where: all(line.holds(numbers.cases[line.of][where]) for line in self.each) for where in able}
 
-    def describe_missed(self, numbers: Mapping[str, Any]) -> list[str]:
-        """Return the first cases that do not hold, each with its numbers, and how many more do not.
-
-        A line that asks no single cases has none.
-        """
+    def describe_missed(self, numbers: Any) -> list[str]:
+        """Return the first single cases that do not hold, each with its numbers, and how many more do not."""
         missed: list[str] = []
-        if not self.each or not isinstance(numbers, Numbers):
-            return missed
-        for where, holds in self.judge_cases(numbers).items():
-            values = {line.of: numbers.cases[line.of][where] for line in self.each}
-            short = [
-                f"{line.of} {format_number(values[line.of])}" for line in self.each if not line.holds(values[line.of])
-            ]
+        for where, holds in self.judge_cases(numbers).items() if self.each else ():
+            values = {line: numbers.cases[line.of][where] for line in self.each}
+            short = [f"{line.of} {format_number(x)}" for line, x in values.items() if not line.holds(x)]
             missed += [] if holds else [f"{where}: {', '.join(short)}"]
         more = len(missed) - LISTED
         return missed if more < 1 else [*missed[:LISTED], f"and {more} more ({self.part})"]
@@ -264,11 +226,6 @@ class Line:
         if isinstance(value, SeedRange):
             value = count_cases(map(self._beyond, value.seeds))
         return f"{value} {self.unit}" if isinstance(value, Cases) else ""
-
-    @property
-    def asked(self) -> str:
-        """What is asked of a number that is no count."""
-        return f"less than {self.below:.3g}" if self.above is None else f"more than {self.above:.3g}"
 
     def can_tell(self, numbers: Mapping[str, Any]) -> bool:
         """Whether the line can be tested on these numbers."""
@@ -355,37 +312,37 @@ class Rule:
 
     Attributes:
         says: the rule, in a sentence that a reader can check.
-        lines: what is asked. All kept is ``whole``, all missed is ``missed``, anything between is *partly*; a missed
+        lines: what is asked. All kept is ``whole``, all missed *not reproduced*, anything between *partly*; a missed
             line that refutes is *refuted as stated*. A line that cannot be tested is neither kept nor missed: with one
             such line nothing is ``whole``, and without any other the claim is *not testable*. A control that is
             missed keeps a claim from being ``whole``, and one that is kept does not make it *partly*.
         whole: *reproduced* on the paper's own kind of model, *reproduced in kind* on another.
-        missed: *not reproduced*, unless the claim is about a cost.
         able: what must hold for the model to be able to tell; else *not testable*.
-        strict: whether a single miss is ``missed``: the first edition's rules knew no *partly*.
     """
 
     says: str
     lines: tuple[Line, ...]
     whole: Verdict = "reproduced"
-    missed: Verdict = "not reproduced"
     able: tuple[Line, ...] = ()
-    strict: bool = False
+
+    @property
+    def universal(self) -> bool:
+        """Whether one counter-example refutes the claim, as it does a theorem."""
+        return any(line.refutes for line in self.lines)
 
     def verdict(self, numbers: Mapping[str, Any]) -> Verdict:
         """What the numbers come to; a pure function of those that the lines name."""
         if any(line.kept(numbers) != 1 for line in self.able):
             return "not testable"
-        tested = [line for line in self.lines if line.can_tell(numbers)]
-        shares = [line.kept(numbers) for line in tested]
-        claimed = [share for line, share in zip(tested, shares, strict=True) if not line.control]
-        if any(line.refutes and share < 1 for line, share in zip(tested, shares, strict=True)):
+        shares = [(line, line.kept(numbers)) for line in self.lines if line.can_tell(numbers)]
+        claimed = [share for line, share in shares if not line.control]
+        if any(line.refutes and share < 1 for line, share in shares):
             return "refuted as stated"
-        if (claimed and max(claimed) == 0) or (self.strict and min(shares, default=1) < 1):
-            return self.missed
-        if len(tested) < len(self.lines) and (self.strict or not claimed):
+        if not claimed:
             return "not testable"
-        return self.whole if min(shares) == 1 and len(tested) == len(self.lines) else "partly"
+        if max(claimed) == 0:
+            return "not reproduced"
+        return self.whole if [share for _, share in shares] == [1.0] * len(self.lines) else "partly"
 
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
         """Each part of the claim: ``yes``, ``no``, how many of which cases hold, or ``not testable``."""
@@ -434,10 +391,7 @@ class Rule:
         return [line for line in self.able if line.kept(numbers) != 1] or [*self.able, *self.lines]
 
     def missed_by(self, numbers: Mapping[str, Any]) -> list[str]:
-        """What every missed line found and asked, in words; a count, or one statement, is said by its part.
-
-        Of cases that are asked one by one, those that do not hold with their numbers.
-        """
+        """What every missed line found and asked, in words, and single cases that do not hold, with their numbers."""
         missed: list[str] = []
         for line in self.misses(numbers):
             value = line.read(numbers)
@@ -452,11 +406,6 @@ class Rule:
         guards = [line.testable for line in every if line.testable]
         return {line.of: line.read(numbers) for line in (*every, *guards)}
 
-    @property
-    def universal(self) -> bool:
-        """Whether one counter-example refutes the claim, as it does a theorem."""
-        return any(line.refutes for line in self.lines)
-
 
 def _answer(line: Line, numbers: Mapping[str, Any]) -> LineAnswer:
     held = line.kept(numbers) == 1 if line.can_tell(numbers) else None
@@ -465,21 +414,11 @@ def _answer(line: Line, numbers: Mapping[str, Any]) -> LineAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured for a claim.
+    """What was measured for a claim, on which model; ``evidence`` are names of results, and chapters that show them."""
 
-    Attributes:
-        ours: name -> number; those that the rule looks at among them.
-        model: what it was measured on.
-        evidence: names of results, and the chapters that show them.
-        fails_in: cases in which the rule's own criterion fails, in words with their numbers; without any, the row
-            names the lines that are missed.
-        note: what a reader of the verdict should also know; a sentence or two.
-    """
-
-    ours: Mapping[str, Number]
+    ours: Numbers
     model: str
     evidence: Sequence[str]
-    fails_in: Sequence[str] = ()
     note: str = ""
 
 
@@ -488,27 +427,20 @@ class Claim:
     """A statement of a paper and how it is judged.
 
     Attributes:
-        id: paper and number, for example ``"U25-2"``.
         short: the claim in ten words.
-        claim: the statement, in a sentence or two.
         paper: the paper's own figure.
-        rule: how numbers become a verdict.
         measure: from the folder of results to what was measured.
-        first_rule: the rule that was written before data were seen, if that is another one.
-        changed_because: why the first rule was replaced; a clause.
         rule_fixed: ``"before the run"``, ``"after a first look"`` at the data, or ``"not auditable"`` where
             experiments, results and rules entered the history together, so that it cannot show which was first.
-        first_rule_fixed: the same of the first rule.
+        history: what a first rule asked, what its verdict was and why it was replaced, if there was one; a sentence.
         remedies: on which other prompts the rule is asked once more, and when that was fixed; ``measure`` takes them
             as its second argument.
         families: of which other language models the rule is asked, with the same remedies, and when that was fixed;
             ``measure`` takes them as ``model``. None if the claim is not asked of pretrained models.
-        others: models of which the rule is asked, too, without a say in the verdict.
         models: which models, or which part of them, are asked, where several are.
         columns: the same claim, asked of others by rules of their own.
         sentences: what a person would say of the verdict, for each verdict that was written about. A number of ours
             stands in braces, ``{name}``, or ``{name|.2f}`` with a format and without its interval.
-        changes: what would change the verdict.
         command: what fills the row where a run is missing.
     """
 
@@ -519,12 +451,9 @@ class Claim:
     rule: Rule
     measure: Callable[..., Measured]
     rule_fixed: Fixed = "before the run"
-    first_rule: Rule | None = None
-    first_rule_fixed: Fixed = "before the run"
-    changed_because: str = ""
+    history: str = ""
     remedies: Mapping[Remedy, Fixed] = field(default_factory=dict)
     families: Mapping[str, Fixed] | None = None
-    others: Sequence[str] = ()
     models: str = ""
     columns: Sequence[Claim] = ()
     sentences: Mapping[str, str] = field(default_factory=dict)
@@ -538,11 +467,21 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejudged:
-    """What a claim's rule says when it is asked once more; the fields are those of :class:`Row`."""
+class Judgement:
+    """What a rule makes of what was measured: on some model, and on other prompts if there is a ``remedy``.
+
+    Attributes:
+        numbers: the few that the rule looks at.
+        parts: each part of the claim with ``yes``, ``no``, a count of cases, or ``not testable``.
+        answers: the same for a machine, with the lines that are controls; ``found`` in sentences.
+        ours: all numbers; ``cases`` those of cases, by quantity and case.
+        remedied: what the same rule gives on other prompts.
+    """
 
     verdict: Verdict
     rule_fixed: Fixed
+    model: str = ""
+    remedy: Remedy | None = None
     found: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -551,54 +490,28 @@ class Rejudged:
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evidence: Sequence[str] = field(default_factory=list)
     note: str = ""
+    remedied: Sequence[Judgement] = field(default_factory=list)
 
     @property
     def grade(self) -> str:
         """The verdict, and how many lines of a claim hold that holds in part."""
         return grade(self.verdict, self.answers)
 
-
-@dataclass(frozen=True, kw_only=True)
-class OnOtherPrompts(Rejudged):
-    """On other prompts; see :data:`REMEDIES`."""
-
-    remedy: Remedy
-
-    def __str__(self) -> str:
-        return f"{REMEDIES[self.remedy]}: *{self.grade}*"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnOtherModel(Rejudged):
-    """In a language model of another family, or what is ``called`` otherwise in words, and there on other prompts."""
-
-    model: str
-    called: str = ""
-    remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
-
     def __str__(self) -> str:
         again = "; ".join(str(one) for one in self.remedied if one.verdict != "not run here")
-        return f"{self.called or self.model}: *{self.grade}*{f' ({again})' if again else ''}"
+        asked = REMEDIES[self.remedy] if self.remedy else self.model
+        return f"{asked}: *{self.grade}*{f' ({again})' if again else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Rejudged):
+class Row(Judgement):
     """A claim with what was found, ready to print; see :class:`Claim` and :class:`Measured`.
 
     Attributes:
-        kind: a theorem or construction, which one counter-example refutes, or a measurement.
-        numbers: the few that the rule looks at.
-        parts: each part of the claim with ``yes``, ``no``, a count of cases, or ``not testable``.
-        answers: the same for a machine, with the lines that are controls.
-        found: the same in sentences, with the number that decides.
         sentence: what a person would say of the verdict.
-        first_rule_verdict: what the first rule gives; empty if there is no other.
-        ours: all numbers.
-        cases: those of cases, by quantity and case.
-        remedied: what the same rule gives on other prompts.
-        verdict_of_model: what it gives on ``model`` alone, if other families are asked, too.
+        fails_in: lines that are missed and cases that do not hold, in words with their numbers.
+        verdict_of_model: what the rule gives on ``model`` alone, if other families are asked, too.
         families: what it gives in other families; None if no pretrained model is asked.
-        others: what it gives on models that have no say in the verdict.
         models: the set of models that all this is about, where several are asked.
         columns: the same claim in other sets of models; the verdict is that of all, see :func:`combine_columns`.
         verdict_of_column: what is given without them.
@@ -610,19 +523,13 @@ class Row(Rejudged):
     paper: str
     kind: Kind
     rule: str
-    first_rule: str = ""
-    first_rule_fixed: Fixed = "before the run"
-    first_rule_verdict: str = ""
-    changed_because: str = ""
+    history: str = ""
     sentence: str = ""
     changes: str = ""
     fails_in: Sequence[str] = field(default_factory=list)
-    model: str = ""
     command: str = ""
-    remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
     verdict_of_model: Verdict | None = None
-    families: Sequence[OnOtherModel] | None = None
-    others: Sequence[OnOtherModel] = field(default_factory=list)
+    families: Sequence[Judgement] | None = None
     models: str = ""
     columns: Sequence[Row] = field(default_factory=list)
     verdict_of_column: Verdict | None = None
@@ -645,9 +552,7 @@ class Row(Rejudged):
     @property
     def decides(self) -> str:
         """Which line keeps the claim from holding whole; empty if none does, or if it cannot be judged."""
-        if self.verdict in UNDECIDED:
-            return ""
-        for where, answers in self._judged.items():
+        for where, answers in self._judged.items() if self.verdict not in UNDECIDED else ():
             if short := find_deciding_line(answers):
                 told = f"{short.part} (not testable)" if short.held is None else str(short)
                 return f"{where}: {told}" if len(self._judged) > 1 else told
@@ -665,45 +570,24 @@ class Row(Rejudged):
         return judged
 
     @property
-    def asked_of(self) -> str:
-        """Of which families of language models the rule was asked, with its verdict in each; empty if of none."""
-        if self.families is None:
-            return ""
-        told = [one for one in self.families if one.verdict != "not run here"]
-        if not told:
-            return "Asked of one family of pretrained models."
-        others = "; ".join(str(one) for one in self.others if one.verdict != "not run here")
-        families = f"By family {self.model}: *{self.grade_of_model}*; {'; '.join(map(str, told))}."
-        return f"{families} Other models: {others}." if others else families
-
-    @property
-    def by_column(self) -> str:
-        """The verdicts of the sets of models, or parts of models, that were asked; empty if there is one."""
-        told = "; ".join(f"{models}: *{grade}*" for models, grade in self.grades.items())
-        return f"Asked of {told}." if self.columns else ""
-
-    @property
-    def grades(self) -> dict[str, str]:
-        """The grade in every set of models that was asked."""
-        return {self.models: self.grade_of_column, **{one.models: one.grade for one in self.columns}}
-
-    @property
     def summary(self) -> str:
-        """The verdict, which parts hold, when the rule was written or why it was changed, the note, and the verdicts on
-        other prompts, in other families and of other sets of models: sentences.
+        """The verdict, which parts hold, when the rule was written or its history, the note, and the verdicts on other
+        prompts, in other families and of other sets of models: sentences.
         """
-        together = "entered the history together with its first results"
         fixed = {
             "before the run": "",
             "after a first look": "The rule was written after a first look at the data.",
-            "not auditable": f"The rule {together}, so that it cannot be checked which was first.",
+            "not auditable": "The rule entered the history together with its first results, so that it cannot be "
+            "checked which was first.",
         }[self.rule_fixed]
-        if self.first_rule:
-            when = {"not auditable": f"that {together}"}
-            first = when.get(self.first_rule_fixed, f"written {self.first_rule_fixed}")
-            fixed = f"Under the first rule, {first}, the verdict is *{self.first_rule_verdict}*; the rule was "
-            fixed += f"changed afterwards because {self.changed_because}."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
         again = f"The same rule {'; '.join(map(str, self.remedied))}." if self.remedied else ""
-        texts = (SAID[self.verdict], self.found, fixed, note, again, self.asked_of, self.by_column)
+        texts = [SAID[self.verdict], self.found, self.history or fixed, note, again]
+        if told := [str(one) for one in self.families or () if one.verdict != "not run here"]:
+            texts.append(f"{'; '.join([f'By family {self.model}: *{self.grade_of_model}*', *told])}.")
+        elif self.families is not None:
+            texts.append("Asked of one family of pretrained models.")
+        if self.columns:
+            grades = {self.models: self.grade_of_column, **{one.models: one.grade for one in self.columns}}
+            texts.append(f"Asked of {'; '.join(f'{models}: *{each}*' for models, each in grades.items())}.")
         return " ".join(text for text in texts if text)

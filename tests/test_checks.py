@@ -10,7 +10,6 @@ from refusals import refuse_each
 from posym_companion.encodings.pointers import head_pointers
 from posym_companion.several_hops.gptj import make_gptj, mark_right_answers, run_with_edits
 from posym_companion.several_hops.hop_answers import answer_questions
-from posym_companion.solvers.families import answers_right
 from posym_core import cross_logits, frequency_shares, rotate, swap_scores
 from posym_core._checks import require_count, require_counts, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
@@ -109,7 +108,6 @@ def gptj():
     (encoder, lambda model: head_pointers(model, None)),
     (gptj, lambda model: mark_right_answers(model, None, None)),
     (gptj, lambda model: run_with_edits(model, None)),
-    (gptj, lambda model: answers_right(model, None, None)),
     (gptj, lambda model: choose_answers(model, None)),
     (gptj, lambda model: answer_questions(model, None, [], [])),
 ])  # fmt: skip

@@ -21,8 +21,6 @@ import posym_core.metrics
 import posym_core.models
 import posym_profile
 from posym_companion import encodings, solvers
-from posym_companion.encodings.one_layer import EncodedReader
-from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_companion.score_statistics import (
@@ -38,7 +36,6 @@ from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import draw_hop_questions, write_hop_text
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import agreement
-from posym_companion.solvers.families import FactsLoss, answers_right
 from posym_companion.solvers.low_rank_training import train_lora
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
 from posym_core import metrics, models
@@ -125,7 +122,6 @@ METRICS = {
     "make_block_table": by_blocks,
     "cube_parts": of_a_square,
     "score_cross_logits": lambda to: metrics.score_cross_logits(to(SQUARE), outside=to(drawn(2, 1))),
-    "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
     "exclusion": lambda to: metrics.exclusion(to(SQUARE)),
     "frequency_shares": lambda to: metrics.frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
     "frequency_use": lambda to: metrics.mean_frequency(metrics.frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
@@ -244,15 +240,13 @@ OF_ENCODINGS = {
     "MixedHeads": in_mixed_heads,
     "URPE.cross_weights": urpe_weights,
     "closest_symbolic": lambda to: encodings.closest_symbolic(to(ANGLES), 12),
-    "descent_steps": lambda to: encodings.descent_steps(to(GRAM[0] + 9 * torch.eye(5)), to(drawn(5))),
 }
 
-# These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
+# These take no tensor, and what they give lies on the CPU; a witness is made there.
 WITHOUT_INPUT = {
     *("ability", "ability_table", "alibi_slopes", "amounts", "draw_encoding", "draw_spread", "witness"),
     *(f"{kind}_witness" for kind in ("absolute", "bias", "magnitude", "slope", "turned", "two_directions")),
-    *("wave_witness", "whole_turn_witness", "knob", "network", "nothing", "option", "part_of_a_turn", "pull"),
-    *("reflection", "selection", "swing", "turning", "playground", "train_head", "register_encoding"),
+    *("wave_witness", "whole_turn_witness", "register_encoding"),
     *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
     *("group_hubs", "list_hub_pairs"),  # asked of a CPU alone
 }
@@ -311,11 +305,9 @@ def test_encodings(name, other_device):
 
 # What computes with tensors in the companion and is no experiment.
 OF_THE_COMPANION = (
-    *(f"posym_companion.encodings.{name}" for name in ("abilities", "conditioning", "head_playground", "known_heads")),
-    *(f"posym_companion.encodings.{name}" for name in ("knobs", "spectra", "witnesses")),
+    *(f"posym_companion.encodings.{name}" for name in ("abilities", "known_heads", "spectra", "witnesses")),
     "posym_companion.one_head.plane_geometry",
     "posym_companion.solvers.areas",
-    "posym_companion.later.lost_orders",
 )
 
 
@@ -352,16 +344,8 @@ def toys():
     return models.ToyEnsemble(TASK, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8)
 
 
-def one_layer():
-    return EncodedReader(TASK, encoding="learned", length=4, seed=0, width=8, heads=2)
-
-
 def decoders():
     return models.DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]]]), seeds=(0, 1), heads=2)
-
-
-def language_models():
-    return FactsLoss(solvers.family_model("gemma2", FACTS, layers=2, width=16), FACTS)
 
 
 def streams(count, generators):
@@ -370,9 +354,7 @@ def streams(count, generators):
 
 TRAINED = {
     "toys": (toys, lambda count, generators: sample_streams(TASK, count, generators)),
-    "one layer": (one_layer, lambda count, generators: TASK.sample(count, generators[0])),
     "decoders": (decoders, streams),
-    "language_removal models": (language_models, lambda count, generators: FACTS.sample(count, generators[0])),
 }
 
 
@@ -435,7 +417,6 @@ HOPS = NumberTask(window=3, steps=4, letters=7, hops=3)
 HOP_BATCH = HOPS.sample(6, generator=torch.Generator().manual_seed(0))
 SENTENCES = DistanceTask(longest=10, vocabulary=9, distances=4, side=2)
 SENTENCE_BATCH = SENTENCES.sample(5, generator=torch.Generator().manual_seed(0))
-FACT_PROMPTS = FACTS.ask("binding", 3, torch.Generator().manual_seed(0))
 ADDED = {f"lm_head.{part}": drawn(*shape).float() for part, shape in (("up", (97, 2)), ("down", (2, 64)))}
 
 
@@ -545,8 +526,9 @@ def additions(to, put):
 
 
 def bend(to, put):
-    model = FactsLoss(to(solvers.family_model("gemma2", FACTS, layers=1, width=16)), FACTS)
-    return encodings.sharpness(model.losses(placed(FACT_PROMPTS, to)), list(model.parameters()), tolerance=1e-2).value
+    model = to(one_layer())
+    batch = placed(TASK.sample(6, torch.Generator().manual_seed(0)), to)
+    return encodings.sharpness(model.losses(batch), list(model.parameters()), tolerance=1e-2).value
 
 
 class Characters:
@@ -601,16 +583,13 @@ OF_MODELS = {
     ],
     "sharpness": bend,
     "add_lora": additions,
-    "right answers of facts": lambda to, put: answers_right(
-        to(solvers.family_model("llama", FACTS, layers=1, width=16)).eval(), FACTS, placed(FACT_PROMPTS, to)
-    ),
 }
 # These read no number of a model and take no tensor.
 NOTHING_READ = {
-    *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "family_model", "hops_figure", "load_facts_model"),
+    *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "hops_figure", "load_facts_model"),
     *("load_model", "load_tokenizer", "trainer"),
     *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
-    *("find_matrix", "make_unsupported_error", "refuse_without_pictures", "summarize_loaded", "draw_weights"),
+    *("find_matrix", "make_unsupported_error", "summarize_loaded", "draw_weights"),
     *("answer_results", "right_and_wrong"),  # of stored results
     *("make_index_collision", "make_induction_collisions", "make_retrieval_collision"),
 }

@@ -1,15 +1,10 @@
 """The package as it is installed and imported: light, quiet, one-directional, and described alike in all places."""
 
 import ast
-import importlib
-import io
-import itertools
 import json
 import os
-import pkgutil
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,23 +12,17 @@ from importlib.metadata import requires, version
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pybtex.database
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from PIL import Image, ImageSequence
 from pybtex.richtext import Text
 
 import posym_core
 import posym_profile
-from benchmarks import readme_picture
 from posym_companion.catalogue import EXPERIMENTS
-from posym_figures import Bars, Points, Slider, slider_figure
-from posym_profile.__main__ import _parser, main
-from posym_profile.language_models._packaged import NAMES
-from posym_profile.prompts import PROMPT_TASKS
+from posym_profile.__main__ import _parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -131,85 +120,8 @@ print(json.dumps([sorted(commands), [name for name in sys.argv[1:] if name in sy
 
 def test_help_of_every_command_is_said_without_importing_what_takes_seconds() -> None:
     commands, heavy = json.loads(run_python("-c", HELP, "torch", "numpy", *HEAVY))
-    assert {"profile", "survey", "run", "claims"} <= set(commands)
+    assert {"profile", "run", "claims"} <= set(commands)
     assert heavy == []
-
-
-WRONG = """
-import contextlib, io, json, sys
-from posym_profile.__main__ import main
-said = []
-for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stderr(io.StringIO()) as error:
-        assert main(arguments) == 1, arguments
-    said.append(error.getvalue())
-print(json.dumps([said, "torch" in sys.modules]))
-"""
-
-
-def test_wrong_arguments_are_refused_without_importing_what_takes_seconds(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    profile, binding = ["profile", "gemma-3-270m", "--out", str(tmp_path / "out")], ["--task", "binding"]
-    expected = {
-        "prompts must be a whole number of at least 1; got 0": [*profile, *binding, "--prompts", "0"],
-        "facts must be a whole number of at least 2; got 1": [*profile, *binding, "--facts", "1"],
-        "task must be one of 'binding', ": [*profile, "--task", "nosuch"],
-        "tau must be above 0; got 0.0": [*profile, *binding, "--tau", "0"],
-        "batch_size must be a whole number of at least 1": [*profile, *binding, "--batch-size", "0"],
-        "dtype must be one of 'float32'": [*profile, *binding, "--dtype", "int3"],
-        "jobs must be a whole number of at least 1": [*profile, *binding, "--jobs", "0"],
-        "there is no prompt file at nowhere": [*profile, "--input", "nowhere"],
-        "--queries must be whole numbers": [*profile, *binding, "--queries", "last"],
-        "--explorer-layers must be numbers": [*profile, *binding, "--explorer", "--explorer-layers", "a"],
-        "explorer_prompts must be a whole number": [*profile, *binding, "--explorer", "--explorer-prompts", "0"],
-        "is a file, so no folder can be made": [*profile, *binding, "--out", str(tmp_path / "file")],
-        "draws must be a whole number of at least 2": ["survey", "list", "--out", "x", "--draws", "1"],
-        "got 'other'": ["survey", "list", "--out", "x", "--task", "index, other"],
-        "experiment must be one of": ["run", "nosuch"],
-    }
-    said, heavy = json.loads(run_python("-c", WRONG, json.dumps(list(expected.values()))))
-    for message, line in zip(expected, said, strict=True):
-        assert line.startswith("error: ")
-        assert message in line
-    assert not heavy
-
-
-def test_help_names_every_task_and_every_packaged_model(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["profile", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"--task TASK {', '.join(PROMPT_TASKS.names())}, or module:function" in said
-    assert all(f"{name}, " in said or f"{name} (" in said for name in NAMES)
-
-
-BYTE_CODE = """
-import contextlib, io, sys
-import posym_core
-assert posym_core.__file__.startswith(sys.argv[1]) and posym_core.__file__.endswith(".pyc"), posym_core.__file__
-from posym_profile.__main__ import main
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:
-    main(["profile", "--help"])
-assert "torch" not in sys.modules
-from posym_core import rope_angles
-from posym_core import *
-from posym_core.encodings import ENCODINGS
-from posym_profile.prompts import PROMPT_TASKS
-assert posym_core.metrics.rope_angles is rope_angles
-said = " ".join(said.getvalue().split())
-print(rope_angles(4).tolist(), said.count(", ".join(PROMPT_TASKS.names())), len(ENCODINGS) > 20)
-"""
-
-
-def test_byte_code_alone_is_enough(tmp_path: Path) -> None:
-    """As where sources are left out: names of the face, the help, tasks and encodings."""
-    left_out = shutil.ignore_patterns("__pycache__", "*.safetensors")
-    for package in ("posym_core", "posym_profile", "posym_figures"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=left_out)
-    subprocess.run([sys.executable, "-m", "compileall", "-b", "-q", str(tmp_path)], check=True, timeout=300)
-    for source in tmp_path.rglob("*.py"):
-        source.unlink()
-    said = run_python("-c", BYTE_CODE, str(tmp_path), cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert said == "[1.0, 0.01] 1 True\n"
 
 
 @pytest.mark.parametrize("package", [posym_core, posym_profile])
@@ -222,28 +134,6 @@ def test_the_face_says_once_where_each_name_is_from(package: ModuleType) -> None
     homes = {f"{package.__name__}.{home}": sorted(names) for home, names in package._HOMES.items()}
     assert {home: names for home, names in read.items() if home != "typing"} == homes
     assert sorted(name for names in homes.values() for name in names) == sorted(package.__all__)
-
-
-def list_public_names(package: str) -> set[str]:
-    """What can be imported without an underscore in its path or name, each name once."""
-    names = set()
-    for path in (ROOT / package).rglob("*.py"):
-        if any(part.startswith("_") and part != "__init__.py" for part in path.relative_to(ROOT).parts):
-            continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            defined = {target.id for target in targets if isinstance(target, ast.Name)}
-            if "__all__" in defined:
-                names |= set(ast.literal_eval(node.value))
-            names |= defined | {getattr(node, "name", "_")}
-    return {name for name in names if not name.startswith("_")}
-
-
-def test_the_three_packages_have_few_public_names() -> None:
-    """Raise a number only where readers need one more name: helpers of one caller stand with that caller."""
-    most = {"posym_core": 198, "posym_profile": 89, "posym_figures": 41}
-    assert all(len(list_public_names(package)) <= limit for package, limit in most.items())
-    assert sum(most.values()) <= 330
 
 
 def test_the_face_has_its_names_and_its_rooms_when_they_are_asked_for() -> None:
@@ -350,19 +240,6 @@ def test_version_and_address_are_the_same_everywhere() -> None:
     assert PROJECT["license"] == citation["license"] == "MIT"
 
 
-def test_no_function_hides_a_module_of_its_name() -> None:
-    """``import posym_profile.capture._capturing as c`` gives the module, not what a face exports under its name."""
-    hidden = []
-    for package in PACKAGES:
-        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            module = importlib.import_module(found.name)
-            room, _, leaf = found.name.rpartition(".")
-            # Doctests that were collected before may have loaded a module past its room, which then lacks its name.
-            if not isinstance(getattr(sys.modules[room], leaf, module), ModuleType):
-                hidden.append(found.name)
-    assert not hidden
-
-
 def test_the_citation_names_the_authors_of_the_papers() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
     papers = pybtex.database.parse_file(str(ROOT / "book" / "references.bib")).entries.values()
@@ -396,35 +273,6 @@ def test_what_is_said_of_installing_is_true() -> None:
             assert not re.search(r"install (-[\w-]+ )*['\"]?posym\b(?!-core)", line), line
             named += len(extras)
     assert named > 5
-
-
-def test_the_picture_of_the_readme_moves_with_the_slider_of_a_page(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    (page := tmp_path / "page.html").write_text("<p>no figure</p>", encoding="utf-8")
-    with pytest.raises(ValueError, match="must have a slider figure"):
-        readme_picture.read_figure(page)
-    x, heights = np.linspace(0, 1, 4), np.eye(4)[:, None] * np.ones((4, 2, 1)) / 2
-    figure = slider_figure(
-        [
-            Points(
-                "P", np.broadcast_to(np.stack([x, 1 - x], -1), (4, 4, 2)), shades=np.arange(4), highlight=np.arange(4.0)
-            ),
-            *(Bars(title, list("abcd"), heights, series=("one", "two"), stacked=True) for title in "BC"),
-        ],
-        [Slider("head", "Head", list("wxyz"))],
-        caption="C.",
-        alt="A.",
-    )
-    page.write_text(figure.html, encoding="utf-8")
-    moving = readme_picture.picture(shown := readme_picture.read_figure(page))
-    assert moving == readme_picture.picture(shown)
-    with Image.open(io.BytesIO(moving)) as image:
-        assert (image.n_frames, image.info["loop"]) == (3, 0)
-        drawn = [np.asarray(frame.convert("RGB"), dtype=float) for frame in ImageSequence.Iterator(image)]
-    assert all(np.abs(a - b).mean() > 1 for a, b in itertools.pairwise(drawn))
-    with Image.open(readme_picture.PICTURE) as image:
-        assert image.n_frames > 20
-    assert readme_picture.PICTURE.stat().st_size < 600_000
 
 
 def test_commands_are_shown_as_they_are_typed() -> None:

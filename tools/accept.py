@@ -143,11 +143,11 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
     lock: dict[str, Any] = {}
     for judged in map(load_claim, names or read_entries()):
         row = rows._row(judged, measured)
-        lock |= {f"{row.id} | first rule": row.first_rule_verdict, f"{row.id} | note": row.note}
+        lock |= {f"{row.id} | note": row.note}
         lock |= {f"{row.id} | fails in": list(row.fails_in)}
         if row.columns:
             lock |= {f"{row.id} | verdict on these models": row.verdict_of_column}
-        families = (*(row.families or ()), *row.others)
+        families = row.families or ()
         if families:
             lock |= {f"{row.id} | {row.model} | verdict": row.verdict_of_model}
         for case in (row, *families):

@@ -34,14 +34,7 @@ def frequency_profile(
     bands: Mapping[str, tuple[Any, Any]] | None = None,
     title: str = "",
 ) -> Figure:
-    """Scores, variance shares and energy of a head's planes against the frequency ID, one above the other.
-
-    Args:
-        positional, symbolic: ``[plane]``, scores of each plane as a head of its own.
-        shares: name -> ``[plane]``, for ``"positional"``, ``"symbolic"`` and ``"interaction"``.
-        energy: ``[plane]``, each plane's part of the logits' energy.
-        bands: name of a score or, with a leading ``"share "``, of a share -> (lower, upper), each ``[plane]``.
-    """
+    """Scores, variance shares and energy of a head's planes against the frequency ID, one above the other."""
     positional = require_shape("positional", positional, "plane")
     plane = ("plane", len(positional))
     scores = {"positional": positional, "symbolic": require_shape("symbolic", symbolic, plane)}

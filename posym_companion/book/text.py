@@ -15,19 +15,10 @@ RULES = {"l": ":--", "r": "--:", "c": ":-:"}
 
 
 class Table:
-    """A table that grows row by row.
+    """A table that grows row by row; ``print`` and :func:`say` show it, and so does a cell that ends with it.
 
-    ``print`` and :func:`say` show it, and so does a cell that ends with it.
-
-    Args:
-        columns: what stands above the columns, Markdown.
-        rows: rows to begin with, see :meth:`add_lora`.
-        align: a letter a column, ``l``, ``r`` or ``c``; the last holds for all columns that follow. By default the
-            first column is names and the others are numbers.
-        form: how numbers that are no whole numbers are written, a format specification.
-
-    Raises:
-        ValueError: if there is no column, or ``align`` has another letter or more letters than there are columns.
+    ``align`` has a letter a column, ``l``, ``r`` or ``c``, and the last holds for all that follow; ``form`` is how
+    numbers that are no whole numbers are written.
 
     >>> table = Table("task", "accuracy", "steps", form=".2f")
     >>> table.add("Index", 0.987, 1250)
@@ -52,11 +43,7 @@ class Table:
             self.add(*row)
 
     def add(self, *cells: object) -> None:
-        """A row more, a cell a column: text, numbers, estimates with their intervals.
-
-        Raises:
-            ValueError: if there are more or fewer cells than columns.
-        """
+        """A row more, a cell a column: text, numbers, estimates with their intervals."""
         if len(cells) != len(self.columns):
             raise ValueError(
                 f"a row has a cell for each of the {len(self.columns)} columns {', '.join(self.columns)}; got "
@@ -79,11 +66,7 @@ class Table:
 
 
 def say(*parts: object) -> None:
-    """Show paragraphs and tables below a cell, Markdown, one after the other.
-
-    Raises:
-        ModuleNotFoundError: without IPython, which comes with the extra ``chapters``.
-    """
+    """Show paragraphs and tables below a cell, Markdown, one after the other."""
     from IPython.display import Markdown, display
 
     display(Markdown("\n\n".join(map(str, parts))))

@@ -93,9 +93,6 @@ def ability_table(names: Collection[str] = ENCODINGS) -> tuple[Ability, ...]:
 def ability(name: str, question: Question) -> Ability:
     """Whether a head with the encoding of this name can be that, with a witness.
 
-    Raises:
-        ValueError: if the name or the question is unknown.
-
     >>> answer = ability("rope", "symbolic")
     >>> answer.possible, f"{answer.shortfall:.1e}"
     (False, '4.5e-06')

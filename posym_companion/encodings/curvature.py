@@ -41,9 +41,6 @@ def hessian_product(
     """The map from a vector to its product with the Hessian of ``loss``, over all parameters one after another.
 
     Parameters that the loss does not depend on have rows and columns of 0.
-
-    Raises:
-        ValueError: if there are no parameters, or the loss depends on none.
     """
     if not parameters:
         raise ValueError("a Hessian needs parameters, and none were given; pass model.parameters()")
@@ -65,17 +62,6 @@ def sharpness(
     loss: Float[Tensor, ""], parameters: Sequence[nn.Parameter], *, tolerance: float = 1e-3, seed: int = 0
 ) -> Sharpness:
     """Return the largest eigenvalue of the Hessian of ``loss``: the algebraically largest, not the largest in size.
-
-    Args:
-        loss: computed from ``parameters``, with every operation twice differentiable.
-        parameters: what the Hessian is taken over.
-        tolerance: relative accuracy that ends the iteration.
-        seed: of the vector that it starts from.
-
-    Raises:
-        ValueError: if the loss depends on no parameter, or there are fewer than two numbers to differentiate by.
-        FloatingPointError: if a product is not finite.
-        ArpackNoConvergence: of SciPy, if ten times as many steps as there are parameters do not suffice.
 
     >>> x = nn.Parameter(torch.zeros(3, dtype=torch.float64))
     >>> bend = torch.tensor([4.0, -9.0, 1.0])

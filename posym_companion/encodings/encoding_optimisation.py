@@ -3,7 +3,7 @@
 Gu et al., *Deconstructing Positional Information* (2026), expect in their first version that rotary models train more
 stably, because a product with a kernel contracts spectra. Models of :mod:`posym_companion.encodings.encoding_study` on
 Distance, equal in all but the encoding, are trained with ever larger rates until one makes the loss blow up, and once
-more as the study trains them, with looks at the largest eigenvalue of the Hessian, at the accuracy and at the heads.
+more as the study trains them, with looks at the largest eigenvalue of the Hessian and at the accuracy.
 """
 
 from __future__ import annotations
@@ -21,24 +21,20 @@ from tqdm import tqdm
 
 from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
-from posym_companion.encodings.pointers import head_pointers
 from posym_companion.experiments import Experiment
 from posym_core.models import ClassLoss, CosineSettings, predict_classes
 from posym_core.tasks import SentenceBatch
 
 ENCODINGS = ("rope", "nope", "sinusoidal", "learned", "alibi", "t5")
-SEEN = ("between", "positional", "symbolic", "positional_share", "symbolic_share", "interaction_share")
 BLOWN_UP = 1.1
 """A training whose loss, averaged over ten steps, is ever so many times that of the untrained model has blown up."""
 DIMS = {
     "rates": "rate",
-    "peak final": "seed rate",
+    "peak": "seed rate",
     "looks": "look",
     "bends": "bend",
     "eigenvalue residual loss": "seed bend",
     "accuracy": "seed look",
-    " ".join(SEEN): "seed look layer head",
-    "losses": "seed record",
 }
 
 
@@ -60,9 +56,9 @@ class EncodingOptimisation:
         rates: learning rates, rising; those above the first that blows up are not tried.
         rate_steps: steps of a training at one rate, a tenth of them to reach it.
         steps: of the training that is looked at; its schedule is the study's.
-        looks: after how many of its steps accuracy and heads are looked at.
+        looks: after how many of its steps the accuracy is looked at.
         bends: after how many of its steps the Hessian is.
-        sentences: that the Hessian is of; heads are seen on a tenth of them.
+        sentences: that the Hessian is of.
         test: sentences for the accuracy.
     """
 
@@ -105,12 +101,12 @@ def full_size() -> list[EncodingOptimisation]:
 
 def blow_up(
     setting: EncodingOptimisation, seed: int, rate: float, *, device: str = "auto", checkpoint: Path | None = None
-) -> tuple[float, float]:
+) -> float:
     """Train at one rate.
 
     Returns:
-        The largest and the last recorded loss, each a mean over ten steps, over the loss of the untrained model;
-        infinite if a loss is not finite.
+        The largest recorded loss, each a mean over ten steps, over the loss of the untrained model; infinite if a loss
+        is not finite.
     """
     every = min(10, setting.rate_steps)
     schedule = SteadyRate(
@@ -134,9 +130,8 @@ def blow_up(
             setting.study, seed, schedule=schedule, observe=start, device=device, checkpoint=checkpoint
         )
     except FloatingPointError:
-        return math.inf, math.inf
-    relative = history.losses / history.observations["loss"][0]
-    return float(relative.max()), float(relative[-1])
+        return math.inf
+    return float((history.losses / history.observations["loss"][0]).max())
 
 
 def _loss(trained: ClassLoss, batch: SentenceBatch) -> Tensor:
@@ -147,7 +142,6 @@ def _loss(trained: ClassLoss, batch: SentenceBatch) -> Tensor:
 def observe_model(setting: EncodingOptimisation, seed: int):
     """What to see of a model after so many steps, for :func:`posym_core.models.train`."""
     batches = [setting.draw(count, seed, purpose) for purpose, count in enumerate((setting.sentences, setting.test))]
-    few = SentenceBatch(**{name: getattr(batches[0], name)[: setting.sentences // 10] for name in ("tokens", "answer")})
 
     def look(step: int, trained: ClassLoss) -> Mapping[str, Tensor] | None:
         observed: dict[str, Any] = {}
@@ -160,7 +154,6 @@ def observe_model(setting: EncodingOptimisation, seed: int):
             observed["accuracy"] = (
                 (predict_classes(trained.model, batches[1]) == batches[1].answer.cpu()).double().mean()
             )
-            observed.update({name: x for name, x in head_pointers(trained.model, few).items() if name in SEEN})
         trained.train()
         return {name: torch.as_tensor(value, dtype=torch.float64) for name, value in observed.items()} or None
 
@@ -173,13 +166,12 @@ def measure(
     """Train and look at the models of one encoding.
 
     Returns:
-        ``rates [rate]``; ``peak`` and ``final`` ``[seed, rate]`` of :func:`blow_up`, NaN for rates above the first
-        that blows up; ``looks [look]`` and ``bends [bend]``; ``eigenvalue``, ``residual`` and ``loss`` ``[seed,
-        bend]``; ``accuracy [seed, look]``; of :func:`posym_companion.encodings.pointers.head_pointers` all of
-        :data:`SEEN`, ``[seed, look, layer, head]``; and ``losses [seed, record]`` of that training.
+        ``rates [rate]``; ``peak [seed, rate]`` of :func:`blow_up`, NaN for rates above the first that blows up;
+        ``looks [look]`` and ``bends [bend]``; ``eigenvalue``, ``residual`` and ``loss`` ``[seed, bend]``; and
+        ``accuracy [seed, look]``.
     """
     rates = np.array(setting.rates)
-    tried = np.full((2, len(setting.seeds), len(rates)), np.nan)
+    peak = np.full((len(setting.seeds), len(rates)), np.nan)
     seen: list[dict[str, np.ndarray]] = []
     for number, seed in enumerate(setting.seeds):
         checkpoint = work / f"{seed}.safetensors" if work is not None else None
@@ -191,16 +183,15 @@ def measure(
             checkpoint=checkpoint,
             progress=progress,
         )
-        seen.append({**{name: x.numpy() for name, x in history.observations.items()}, "losses": history.losses.numpy()})
+        seen.append({name: x.numpy() for name, x in history.observations.items()})
         for place, rate in enumerate(tqdm(setting.rates, disable=not progress, desc=f"{setting.encoding} {seed}")):
             checkpoint = work / f"{seed}_{place}.safetensors" if work is not None else None
-            tried[:, number, place] = blow_up(setting, seed, rate, device=device, checkpoint=checkpoint)
-            if tried[0, number, place] > BLOWN_UP:
+            peak[number, place] = blow_up(setting, seed, rate, device=device, checkpoint=checkpoint)
+            if peak[number, place] > BLOWN_UP:
                 break
     return {
         "rates": rates,
-        "peak": tried[0],
-        "final": tried[1],
+        "peak": peak,
         "looks": np.array(setting.looks),
         "bends": np.array(setting.bends),
         **{name: np.stack([each[name] for each in seen]).astype(np.float64) for name in seen[0]},

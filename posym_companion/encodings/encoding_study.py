@@ -99,7 +99,6 @@ MORE_SEEDS = {("distance", "rope"), ("distance", "rope-released")}
 DIMS = {
     "accuracy error whole": "seed",
     "losses": "seed record",
-    "by_answer": "seed class",
     "ablated averaged between positional symbolic *_share deviation mean_frequency": "seed layer head",
 }
 
@@ -228,17 +227,7 @@ def train_model(
     checkpoint: Path | None = None,
     progress: bool = False,
 ) -> tuple[EncodingModel, History]:
-    """One model in evaluation mode, and what happened in its training.
-
-    Args:
-        setting: what to train.
-        seed: of weights and sentences.
-        schedule: how to train; the setting's by default.
-        observe: see :func:`posym_core.models.train`; it is given a :class:`ClassLoss`.
-        device: see :func:`posym_profile.load_model`.
-        checkpoint: file that a killed training resumes from.
-        progress: show a bar.
-    """
+    """One model in evaluation mode, and what happened in its training."""
     task = setting.make_task()
     loss = ClassLoss(EncodingModel(setting.model_settings(), seed=seed)).to(choose_device(device))
     place = torch.device(choose_device(device))
@@ -270,7 +259,7 @@ def measure(
 
     Returns:
         With a leading ``seed`` each: ``accuracy []``; ``error []``, the mean distance of the answer from the right
-        one; ``by_answer [class]``, accuracy; ``losses [record]``; on the sentences of the ablations accuracies, ``whole
+        one; ``losses [record]``; on the sentences of the ablations accuracies, ``whole
         []`` and with a head's output replaced by zero, ``ablated [layer, head]``, or by its mean, ``averaged [layer,
         head]``; and for Distance the pointers of
         :func:`posym_companion.encodings.pointers.head_pointers`, ``[layer, head]`` each.
@@ -293,13 +282,11 @@ def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> di
     test = sentences(setting.test, 0)
     answers = predict_classes(model, test)
     right = (answers == test.answer).double()
-    by_answer = torch.stack([right[test.answer == answer].mean() for answer in range(task.classes)])
     removed = sentences(setting.ablated, 1)
     whole, ablated = ablate_each_head(model, removed)
     arrays: dict[str, Any] = {
         "accuracy": right.mean(),
         "error": (answers - test.answer).abs().double().mean(),
-        "by_answer": by_answer,
         "whole": whole,
         "ablated": ablated,
         "averaged": ablate_each_head(model, removed, by="mean")[1],

@@ -90,7 +90,6 @@ def spectra_of(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> dic
     for name in tuple(arrays):
         compared = majorisation(arrays[name][1:], arrays[name][:1].expand_as(arrays[name][1:]), weak=name == "logits")
         arrays[f"{name}_holds"] = compared.holds
-        arrays[f"{name}_excess"] = compared.excess / arrays[name][0].sum(-1)
     return arrays
 
 
@@ -101,8 +100,8 @@ def measure(model: Any, tokenizer: Any, setting: GramSpectra, *, progress: bool 
         Eigenvalues of the Gram matrices ``query`` and ``key`` and singular values of the ``logits`` between all tokens
         (scaled, no mask), largest first, ``[way, prompt, layer, head, token]``; for keys, key heads. The ways are
         :data:`WAYS`: without positions, times the mean of all planes' kernels, and with every plane rotated as the
-        model does. ``*_holds`` and ``*_excess`` ``[way - 1, prompt, layer, head]``: whether the last two are majorised
-        by the first (weakly, for logits), and the largest excess of a partial sum, as part of the whole sum.
+        model does. ``*_holds [way - 1, prompt, layer, head]``: whether the last two are majorised by the first (weakly,
+        for logits).
     """
     prompts = text_prompts(tokenizer, facts=setting.tokens, count=setting.prompts, seed=setting.seed)
     layers = [

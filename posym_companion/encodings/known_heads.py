@@ -1,4 +1,4 @@
-"""What a head with each encoding can be, how one is built that is it, and what the playground can set on it."""
+"""What a head with each encoding can be, and how one is built that is it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
-from posym_companion.encodings import knobs, witnesses
+from posym_companion.encodings import witnesses
 from posym_core.encodings import ENCODINGS, Encoding
-from posym_core.metrics import rope_angles
 
 Question = Literal["positional", "symbolic", "additive"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -28,13 +27,11 @@ class KnownHeads:
             known; ``None`` if the definition does not cover the encoding. Takes the encoding, whose parameters it may
             set, for the layer :data:`posym_companion.encodings.witnesses.SHAPE`.
         options: for that small layer, where the defaults do not fit.
-        knob: what the playground can set.
     """
 
     answers: tuple[Answer, Answer, Answer] | str
     witness: Callable[[Encoding, Question], Tensor] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    knob: knobs.Knob = knobs.nothing
 
     def __post_init__(self):
         if isinstance(self.answers, str) != (self.witness is None):
@@ -82,17 +79,14 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             _ADDED[1],
         ),
         witness=witnesses.absolute_witness,
-        knob=knobs.option("base {:g}", "base", knobs.BASES),
     ),
     "learned": KnownHeads(
         answers=(_ADDED[0], (True, "a table that leaves the contents' dimensions alone"), _ADDED[1]),
         witness=witnesses.absolute_witness,
-        knob=knobs.option("spread of the table {:g}", "spread", knobs.AMOUNTS),
     ),
     "t5": KnownHeads(
         answers=((True, "a query of 0 leaves the bias"), (True, "a bias of 0"), _SUM),
         witness=witnesses.bias_witness,
-        knob=knobs.option("spread of the biases {:g}", "spread", [2 * amount for amount in knobs.AMOUNTS]),
     ),
     "alibi": KnownHeads(
         answers=(
@@ -101,7 +95,6 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             _SUM,
         ),
         witness=witnesses.bias_witness,
-        knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
     ),
     "dape": KnownHeads(
         answers=(
@@ -110,35 +103,27 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "a network of 0"),
         ),
         witness=witnesses.bias_witness,
-        knob=knobs.network,
     ),
     "rope": KnownHeads(
         answers=_TURNS,
         witness=witnesses.turned_witness,
-        knob=knobs.option(
-            "angles times {:g}", "angles", knobs.FACTORS, lambda factor: factor * rope_angles(knobs.PLAY.dim)
-        ),
     ),
     "rope-500k": KnownHeads(
         answers=_TURNS,
         witness=witnesses.turned_witness,
-        knob=knobs.option("base {:g}", "base", (10.0, 100.0, 1e3, 1e4, 5e5, 1e7, 1e9)),
     ),
     "p-rope": KnownHeads(
         answers=_TURNS_IN_PART,
         witness=witnesses.two_directions_witness([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
-        knob=knobs.turning,
     ),
     "partial-rope": KnownHeads(
         answers=_TURNS_IN_PART,
         witness=witnesses.two_directions_witness([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
         options={"share": 0.5},
-        knob=knobs.turning,
     ),
     "mla": KnownHeads(
         answers=_TURNS_IN_PART,
         witness=witnesses.two_directions_witness([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
-        knob=knobs.turning,
     ),
     "rollpe": KnownHeads(
         answers=(
@@ -158,7 +143,6 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (False, _APART),
         ),
         witness=witnesses.magnitude_witness,
-        knob=knobs.option("base {:g}", "base", knobs.BASES),
     ),
     "grape-m": KnownHeads(
         answers=(
@@ -170,7 +154,6 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             ),
         ),
         witness=witnesses.whole_turn_witness,
-        knob=knobs.part_of_a_turn,
     ),
     "grape-a": KnownHeads(
         answers=(
@@ -179,7 +162,6 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "contents at right angles to the keys' gate leave their row and the query's slope"),
         ),
         witness=witnesses.slope_witness,
-        knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
     ),
     "tapa": KnownHeads(
         answers=(
@@ -188,12 +170,10 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (False, "a difference of waves in a power of the distance is constant at all distances only if it is 0"),
         ),
         witness=witnesses.wave_witness,
-        knob=knobs.option("distance to the power {:g}", "power", (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ),
     "carope": KnownHeads(
         answers="phases add up token by token, so a logit depends on the tokens in between, and equal frequencies make "
         "the encoding RoPE",
-        knob=knobs.pull,
     ),
     "carope-own": KnownHeads(
         answers=(
@@ -208,22 +188,18 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             ),
         ),
         witness=witnesses.turned_witness,
-        knob=knobs.pull,
     ),
     "selective-rope": KnownHeads(
         answers="rotations add up token by token, so a logit depends on the tokens in between, and equal rotations "
         "make the encoding RoPE",
-        knob=knobs.selection,
     ),
     "path": KnownHeads(
         answers="maps multiply token by token, so a logit depends on the tokens in between, and maps of strength 0 "
         "make the encoding NoPE",
-        knob=knobs.reflection,
     ),
     "urpe": KnownHeads(
         answers="factors multiply the attention weights, so logits do not determine where a head attends, and positive "
         "factors are one more bias",
-        knob=knobs.swing,
     ),
 }
 """By the name of the encoding in :data:`posym_core.encodings.ENCODINGS`."""
@@ -235,5 +211,6 @@ def known_heads(name: str) -> KnownHeads:
     Raises:
         ValueError: if there is no such encoding.
     """
-    ENCODINGS.find(name)
+    if name not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(map(repr, ENCODINGS))}; got {name!r}")
     return KNOWN_HEADS.get(name, KnownHeads(answers="nobody has proved yet what its heads can be"))

@@ -37,18 +37,7 @@ POINTERS = ("between", *SCORED)
 def layer_cross_logits(
     encoding: Encoding, call: LayerAttention, sentence: int, query: int, others: Int64[Tensor, " key"]
 ) -> Float[Tensor, "head content position"]:
-    """``C`` of one token's query over other tokens of its sentence, as contents and as positions, in float64.
-
-    Args:
-        encoding: of the layer, in float64.
-        call: what the layer's attention was given.
-        sentence: number in the batch.
-        query: the token that asks.
-        others: the tokens that change places.
-
-    Raises:
-        UndefinedCrossLogits: if the encoding has none.
-    """
+    """``C`` of one token's query over other tokens of its sentence, as contents and as positions, in float64."""
     tokens = torch.cat([others, others.new_tensor([query])])
     content = call.inputs[sentence, tokens].double() if encoding.needs_content else None
     return encoding.cross_logits(
@@ -66,10 +55,6 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
 
     A query that meets fewer than two other tokens has nothing that could be swapped and counts for "between" alone.
 
-    Args:
-        model: in evaluation mode.
-        batch: sentences of :class:`posym_core.tasks.DistanceTask`.
-
     Returns:
         By name, float64: ``"between"``, attention from one trigger to the other, the one pointer that knows what the
         task is; then what needs no task: ``"positional"`` and ``"symbolic"``, the scores on all swaps of two keys;
@@ -77,9 +62,6 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
         ``"deviation"``, the standard deviation of the logits; ``"mean_frequency"``, frequency IDs weighted with their
         use, 1 for the fastest. NaN where an encoding has no ``C``, where a ``C`` is constant, where no query counts,
         and, for frequencies, where heads do not rotate whole.
-
-    Raises:
-        ValueError: if a sentence does not hold each trigger once, or the model is in training mode.
     """
     require_evaluation(model)
     counts = torch.stack([(batch.tokens == trigger).sum(1) for trigger in TRIGGERS])
@@ -160,9 +142,6 @@ def pointed_ranks(
     """Rank, from 1 for the largest, that a pointer gives the head which costs most, among all heads of a model.
 
     Equal heads share the mean of their ranks.
-
-    Raises:
-        ValueError: if shapes differ, or a cost or a pointer is not a number.
 
     >>> pointed_ranks(np.array([[[0.1, 0.6, 0.0]]]), np.array([[[3.0, 2.0, 1.0]]]))
     array([2.])

@@ -65,13 +65,7 @@ def majorisation(
 ) -> Majorisation:
     """Test if ``first`` is majorised by ``second``: no sum of its ``k`` largest is larger, and the whole sums agree.
 
-    Args:
-        first: eigenvalues or singular values in any order.
-        second: as many.
-        weak: leave out that the whole sums agree.
-
-    Raises:
-        ValueError: if there are unequally many, or a value is not finite.
+    If ``weak`` these may differ; values stand in any order.
 
     >>> majorisation(torch.tensor([2.0, 2.0]), torch.tensor([3.0, 1.0])).holds
     tensor(True)
@@ -102,9 +96,6 @@ def condition_number(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*b
     """Return the largest eigenvalue over smallest, of positive semidefinite matrices.
 
     Infinite where the smallest cannot be told from 0: where it is below ``n`` times the rounding of the largest.
-
-    Raises:
-        ValueError: if a matrix has an eigenvalue below 0 by more than that.
     """
     values = eigenvalues(matrix)
     floor = ROUNDING * values.shape[-1] * values[..., 0].abs()
@@ -136,13 +127,7 @@ def averaged_kernel(
 ) -> Float[Tensor, "n n"]:
     """Return the correlation matrix ``sum_k w_k cos(theta_k (a - b))``, the mean of :func:`rope_kernels`' real parts.
 
-    Args:
-        angles: radians per position.
-        positions: how many from 0, or the positions themselves.
-        weights: not negative and not all 0; scaled to sum 1. All alike by default.
-
-    Raises:
-        ValueError: if weights do not fit.
+    Positions are given, or how many there are from 0; weights are scaled to sum 1, and alike by default.
 
     >>> averaged_kernel(torch.tensor([0.0, torch.pi / 2]), 3)[0].round(decimals=6).abs().tolist()
     [1.0, 0.5, 0.0]
@@ -166,9 +151,6 @@ def kernel_product(
 
     Its eigenvalues are majorised by those of ``gram``; so for a positive semidefinite ``gram`` the largest falls, the
     smallest rises and the condition number falls, or they stay.
-
-    Raises:
-        ValueError: if ``gram`` is not Hermitian or ``kernel`` is no correlation matrix.
     """
     return _hermitian("gram", gram) * require_correlation(kernel)
 

@@ -36,16 +36,9 @@ def closest_symbolic(angles: Float[Tensor, " plane"], places: int) -> tuple[floa
     projection of the constant onto their span, and no contents do better than multiples of it that add up to 0: the
     symbolic share is at most ``|projection|^2 / places``.
 
-    Args:
-        angles: radians per position.
-        places: number of keys, from position 0.
-
     Returns:
         The part of the variance that is not symbolic, at the least; and the projection's coefficients on cosines and
         on sines, each ``[plane]``.
-
-    Raises:
-        ValueError: if there are fewer than two places.
 
     >>> missing, _, _ = closest_symbolic(torch.tensor([1.0, 0.01]), 24)
     >>> f"{missing:.1e}"

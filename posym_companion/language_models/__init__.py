@@ -2,8 +2,7 @@
 
 from posym_companion.language_models.judges.binding_profile import binding_results, score_correlation
 from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
-from posym_companion.language_models.judges.origin_patching import share_followed
-from posym_companion.language_models.judges.origins import by_thirds, origins_result, over_heads, part_share
+from posym_companion.language_models.judges.origins import by_thirds, origins_result, part_share
 from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_with_random_weights, turning_angle
 from posym_companion.language_models.judges.random_weights import (
     correlation_with_random_weights,
@@ -18,10 +17,8 @@ __all__ = [
     "law_with_random_weights",
     "layer_trend_with_random_weights",
     "origins_result",
-    "over_heads",
     "part_share",
     "score_correlation",
-    "share_followed",
     "thirds_by_doubt",
     "turning_angle",
 ]

@@ -24,8 +24,8 @@ TEMPLATES = ("likes", "bought", "lives")
 FACTS = (16, 64, 128)
 # What is done to the prompts so that a swap of keys moves less of the count of sentences; and fewer prompts, of fewer
 # lengths, on which the scores without and with it are compared.
-FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}, "varied": {"varied": True}}
-FRAMED = {"none": FACTS[:2], "lead": FACTS[:2], "varied": FACTS[:1]}
+FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}}
+FRAMED = {"none": FACTS[:2], "lead": FACTS[:2]}
 FEWER = 12
 # Of the second packaged model: few prompts of the fewest facts, and of these what is judged.
 LENGTHS = {SECOND: FACTS[:1]}
@@ -52,7 +52,6 @@ class BindingProfile(PromptSetting):
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
         lead: facts of the same frame in front, in no block.
-        varied: whether each fact has a verb of its own.
         keys: which keys the exclusion and the shares are about: ``"all"`` before the query's own, or the ``"facts"``
             that are swapped.
         kept: everything, or what is ``"judged"`` of another family: scores and, at the fewest facts, means by plane.
@@ -64,7 +63,6 @@ class BindingProfile(PromptSetting):
     tau: float = 1e-4
     eps: float = 1e-8
     lead: int = 0
-    varied: bool = False
     keys: Literal["all", "facts"] = "all"
     kept: Literal["all", "judged"] = "all"
     draw: int | None = None
@@ -78,14 +76,12 @@ class BindingProfile(PromptSetting):
 
 def name_variant(setting: Any) -> str:
     """How the name of a result says what is done to its prompts: nothing by default."""
-    return f"{f'_lead{setting.lead}' if setting.lead else ''}{'_varied' if setting.varied else ''}"
+    return f"_lead{setting.lead}" if setting.lead else ""
 
 
 def full_size(model: str = PACKAGED) -> list[BindingProfile]:
-    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies, without, and with random
-    weights.
-    """
-    again = [setting for remedy in ("lead", "none", "varied") for setting in variant_settings(remedy, model)]
+    """Every template at 16, 64 and 128 facts, 64 prompts each; at fewer, behind a lead, without, and random weights."""
+    again = [setting for remedy in ("lead", "none") for setting in variant_settings(remedy, model)]
     return list(dict.fromkeys([*plain_settings(model), *again, *random_weight_settings(model)]))
 
 
@@ -95,7 +91,7 @@ def plain_settings(model: str = PACKAGED, lengths: tuple[int, ...] = FACTS) -> l
 
 
 def variant_settings(remedy: str, model: str = PACKAGED, lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
-    """Every template at those of the lengths that a remedy, or none, is measured at."""
+    """Every template at those of the lengths that a lead, or none, is measured with."""
     sample = {"prompts": FEWER, "keys": "facts", **SAMPLES.get(model, {})}
     return _list_settings(model, [facts for facts in FRAMED[remedy] if facts in lengths], **sample, **FRAMES[remedy])
 
@@ -116,15 +112,9 @@ def random_weight_settings(model: str = PACKAGED) -> list[BindingProfile]:
 
 
 def measure(model: Any, tokenizer: Any, setting: BindingProfile, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of one setting.
+    """Return scores, those of the null model, and answers; of short prompts the exclusion and means by plane, too.
 
-    Returns:
-        Scores, and those of the null model of :func:`posym_core.metrics.simulate_random_swaps`; for prompts of up to
-        300 tokens ``variance``, ``bound``, ``slack`` and the three shares of the matrix over the setting's keys, and,
-        per plane, means over prompts ``[1, layer, head, plane]`` of the softmax scores, the shares and the part of the
-        head's energy; whether the answer is ``correct`` and the ``log_probability`` of the right one among the named
-        ``alternatives``. If only what is judged is kept, the scores, the null model's and, at the fewest facts, means
-        by plane.
+    If only what is judged is kept, there is no exclusion, and means by plane are those of the fewest facts.
     """
     if setting.draw is not None:
         model = with_random_weights(model, setting.draw)
@@ -135,7 +125,6 @@ def measure(model: Any, tokenizer: Any, setting: BindingProfile, *, progress: bo
         seed=setting.seed,
         template=setting.template,
         lead=setting.lead,
-        vary_frame=setting.varied,
     )
     everything, tokens = setting.kept == "all", prompts.input_ids.shape[1]
     short = tokens <= LONGEST_MATRIX if everything else setting.facts <= FACTS[0]

@@ -200,11 +200,7 @@ def is_solved(correct: np.ndarray, chance: float) -> bool:
 
 
 def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[PreparedModel, dict[str, np.ndarray]]:
-    """Choose a task for every role, profile the model as it is, and cut the text into windows.
-
-    Raises:
-        ValueError: if the model solves no task of a role.
-    """
+    """Choose a task for every role, profile the model as it is, and cut the text into windows."""
     candidates = find_candidate_tasks(model, tokenizer, setting)
     tasks = {}
     for role, names in CANDIDATES.items():
@@ -298,11 +294,7 @@ def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
 def measure(
     setting: FrequencySurgery, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> RunOutput:
-    """All conditions one after the other; those in ``work`` are not measured again.
-
-    Returns:
-        What :func:`prepare` finds, and with a leading ``condition`` what :func:`measure_condition` finds.
-    """
+    """All conditions one after the other; those in ``work`` are not measured again."""
     from tqdm import tqdm
 
     began = time.perf_counter()

@@ -63,21 +63,9 @@ def full_size(model: str = PACKAGED) -> list[HeadExplorer]:
 def measure(
     model: torch.nn.Module, tokenizer: Any, setting: HeadExplorer, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """All arrays of one input.
+    """Means over prompts of all arrays of one input; of the first prompt its ``example`` and ``tokens``.
 
-    Returns:
-        Means over prompts: ``positional``, ``symbolic`` ``[length, tau, layer, head]`` with the half widths of their
-        95% intervals over prompts (Student's t) as ``positional_margin``, ``symbolic_margin``; ``positional_share``,
-        ``symbolic_share`` ``[length, layer, head]`` of the variance of the logarithms of the table of block sums, which
-        at length 1 is the cross-logit matrix; ``entropy`` ``[layer, head]``; ``attention`` ``[layer, head, token]``
-        over all tokens of the prompt; per plane, ``[layer, head, plane]``, ``plane_positional`` and
-        ``plane_symbolic`` at the default cut and temperature, over the first eight prompts, and
-        ``plane_positional_share``, ``plane_symbolic_share``, ``plane_energy_share`` over the 64 tokens; ``angles``
-        ``[layer, plane]``. Of the first prompt: its ``example`` attention ``[layer, head, token]`` and its ``tokens``
-        as text. ``start``, the first of the 64 tokens; ``accuracy`` and ``chance`` of the model's answers.
-
-    Raises:
-        ValueError: if the task's blocks do not hold 64 tokens, or there are fewer than two prompts.
+    ``*_margin`` are half widths of 95% intervals over prompts (Student's t); planes are at the default cut.
     """
     prompts = make_prompts(tokenizer, setting.task, facts=setting.facts, count=setting.prompts, seed=setting.seed)
     if prompts.blocks * prompts.block_length != SPAN:

@@ -53,13 +53,9 @@ ORDINARY = 1000
 def language_predictors(
     model: Any, prompts: Prompts, *, squares: int, seed: int = 0
 ) -> dict[str, Float[Tensor, "layer head"]]:
-    """Every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined.
+    """Return every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined.
 
-    Args:
-        model: a Hugging Face decoder whose layers are ``model.base_model.layers``, as Llama's and Gemma's are.
-        prompts: on which all is measured but the last one, at the last token but for the last two.
-        squares: the first so many prompts are put in the orders of a Latin square each.
-        seed: of the squares and of the texts that are said twice.
+    The first so many prompts are put in the orders of a Latin square each.
     """
     planes = find_planes(model, prompts.input_ids.shape[1])
     predictors = predict_from_swaps(model, prompts, planes)
@@ -148,11 +144,7 @@ def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "lay
 
 
 def answer_places(prompts: Prompts) -> Int64[Tensor, " prompt"]:
-    """Where the answer's token stands in the fact that is asked about.
-
-    Raises:
-        ValueError: if it does not stand there once.
-    """
+    """Return where the answer's token stands, once, in the fact that is asked about."""
     answer = prompts.answer_ids.gather(1, prompts.target[:, None])
     first = prompts.start + prompts.target[:, None] * prompts.block_length
     fact = prompts.input_ids.gather(1, first + torch.arange(prompts.block_length))

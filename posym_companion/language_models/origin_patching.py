@@ -38,16 +38,13 @@ KINDS: list[dict[str, Any]] = [{}, {"lead": 8}]
 MEASURED = {PACKAGED: KINDS, SECOND: [{"prompts": 12, "half": True}]}
 # What is exchanged, in which layers; the first run exchanges nothing.
 EXCHANGES = ("whole", "origin", "symbol", "other origins", "random")
-LAYERS = ("all", "early", "middle", "late")
-RUNS = (("none", "all"), *((exchange, layers) for layers in LAYERS for exchange in EXCHANGES))
+MIDDLE = "middle third"
+RUNS = (("none", "all"), *((exchange, "all") for exchange in EXCHANGES), ("whole", MIDDLE), ("origin", MIDDLE))
 DIMS = {
     "asked": "prompt",
-    "other": "prompt pair",
     "log_ratio": "prompt pair run layer head",
     "attention": "prompt pair run layer head fact",
     "log_probability": "prompt pair run fact",
-    "correct": "prompt pair run",
-    "sizes": "layer part",
 }
 # Keys of a layer before rotation; in the "halves" layout.
 BlockKeys = Float[Tensor, "*block key_head offset dim"]
@@ -96,15 +93,11 @@ def full_size(model: str = PACKAGED) -> list[OriginPatching]:
 def measure(
     setting: OriginPatching, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """All arrays of one setting; runs are :data:`RUNS`, facts of a pair are the asked one and the other.
+    """Return all arrays of one setting; runs are :data:`RUNS`, facts of a pair are the asked one and the other.
 
-    Returns:
-        ``asked [prompt]`` and ``other [prompt, pair]``, places of the two facts; of every head at the last token
-        ``log_ratio [prompt, pair, run, layer, head]``, the logarithm of its attention to the asked fact over that to
-        the other (the difference of the logits of the blocks), and its ``attention [.., fact]``;
-        ``log_probability [prompt, pair, run, fact]`` of the two facts' attributes among all that the prompt names, in
-        nats, and whether the asked one's is the highest, ``correct``; ``sizes [layer, part]``, root mean squares over
-        the pairs of what an exchange adds to a key: whole, origin, symbol.
+    Of every head at the last token ``log_ratio`` is the logarithm of its attention to the asked fact over that to the
+    other (the difference of the logits of the blocks); ``log_probability`` is that of the two facts' attributes among
+    all that the prompt names, in nats.
     """
     model, tokenizer = load_experiment_model(setting.model, device=device)
     prompts = binding_prompts(
@@ -124,7 +117,6 @@ def measure(
     arrays = {name: torch.stack([row[name] for row in rows]).cpu().numpy() for name in rows[0]}
     for name in ("attention", *(["log_ratio", "log_probability"] if setting.half else [])):
         arrays[name] = arrays[name].astype(np.float16)
-    arrays["sizes"] = np.sqrt((arrays["sizes"] ** 2).mean((0, 1)))
     return {"asked": prompts.target.numpy(), **arrays}
 
 
@@ -132,17 +124,14 @@ def measure(
 def measure_prompt(
     model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """One prompt's arrays, see :func:`measure`; ``sizes`` of every pair."""
-    others, rows = [], []
+    """Return one prompt's arrays, see :func:`measure`."""
+    rows = []
     for pair in make_pairs(model, prompts, number, planes, pairs, generator):
         effects = run_exchanges(model, pair.question, pair.cache, pair.shifts, prompts, planes, pair.asked, pair.other)
         answers = effects.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
         effects["log_probability"] = answers[:, [pair.asked, pair.other]]
-        effects["correct"] = answers.argmax(-1) == pair.asked
-        effects["sizes"] = torch.stack([shift[:3].square().mean((1, 2, 3)).sqrt() for shift in pair.shifts])
-        others.append(pair.other)
         rows.append(effects)
-    return {"other": torch.tensor(others), **{name: torch.stack([row[name] for row in rows]) for name in rows[0]}}
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,11 +177,7 @@ def make_pairs(
 
 
 def fill_cache(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
-    """Keys and values that the model keeps of prompts.
-
-    Raises:
-        ValueError: if a layer keeps fewer than all of them.
-    """
+    """Return keys and values that the model keeps of prompts, or refuse a layer that keeps fewer than all of them."""
     cache = model.base_model(input_ids.to(model.device), use_cache=True).past_key_values
     length = min(layer.keys.shape[2] for layer in cache.layers)
     if length < input_ids.shape[1]:
@@ -231,17 +216,10 @@ def exchange_differences(
     fourth: int,
     generator: torch.Generator,
 ) -> Float[Tensor, "exchange key_head offset dim"]:
-    """What each of :data:`EXCHANGES` adds to the keys of the asked fact, and takes from those of the other.
+    """Return what each of :data:`EXCHANGES` adds to the keys of the asked fact, and takes from those of the other.
 
-    Args:
-        keys: of the prompt's blocks.
-        origins: means at their places.
-        symbols: means of what they say.
-        asked: place of the one fact.
-        other: place of the other.
-        third: with ``fourth``, two more places, whose origins are exchanged as a control.
-        fourth: see ``third``.
-        generator: of the random control.
+    ``origins`` are means at places, ``symbols`` of what stands there; ``third`` and ``fourth`` are two more places,
+    whose origins are exchanged as a control.
     """
     origin = origins[other] - origins[asked]
     length = origin.norm(dim=-1, keepdim=True)
@@ -260,20 +238,8 @@ def run_exchanges(
     asked: int,
     other: int,
 ) -> dict[str, Tensor]:
-    """Attention of every head and answers of all :data:`RUNS`, which read a prompt's question as one batch.
-
-    Args:
-        model: the model.
-        question: what comes behind the facts.
-        cache: what it keeps of them; left as it is.
-        shifts: of every layer, see :func:`exchange_differences`.
-        prompts: of which it is one.
-        planes: of every layer.
-        asked: place of the one fact.
-        other: place of the other.
-
-    Returns:
-        ``log_ratio [run, layer, head]``, ``attention [run, layer, head, fact]`` and ``logits [run, vocabulary]``.
+    """Return ``log_ratio [run, layer, head]``, ``attention [run, layer, head, fact]`` and ``logits [run, vocabulary]``
+    of all :data:`RUNS`, which read a prompt's question as one batch; the cache is left as it is.
     """
     tokens = find_fact_tokens(prompts, asked, other)
     again = copy.deepcopy(cache)
@@ -306,11 +272,10 @@ def run_exchanges(
 def exchange_layer_alone(
     model: Any, pair: FactPair, prompts: Prompts, planes: Sequence[Planes]
 ) -> Float[Tensor, "exchange layer head"]:
-    """What every head would make of an exchange in its own layer alone, all that comes before being as it is.
+    """Return what every head would make of an exchange in its own layer alone, all that comes before being as it is.
 
-    Returns:
-        Of every head at the last token the logarithm of its attention to the asked fact over that to the other, as the
-        prompt has it and with each of :data:`EXCHANGES`.
+    It is the logarithm of the last token's attention to the asked fact over that to the other, as the prompt has it
+    and with each of :data:`EXCHANGES`.
     """
     tokens = find_fact_tokens(prompts, pair.asked, pair.other)
     rows: list[Tensor] = []
@@ -341,11 +306,8 @@ def find_fact_tokens(prompts: Prompts, asked: int, other: int) -> list[Int[Tenso
 
 
 def select_named_layers(name: str, layers: int) -> range:
-    """Numbers of the layers that are called so: all, or a third of them."""
-    if name == "all":
-        return range(layers)
-    third = LAYERS.index(name) - 1
-    return range(round(third * layers / 3), round((third + 1) * layers / 3))
+    """Return numbers of the layers that are called so: all, or a third of them."""
+    return range(layers) if name == "all" else range(round(layers / 3), round(2 * layers / 3))
 
 
 def convert_to_cache_layout(keys: Float[Tensor, "*batch dim"], planes: Planes) -> Float[Tensor, "*batch dim"]:

@@ -68,9 +68,6 @@ def find_visible_keys(heads: LayerHeads, start: int) -> slice:
     """The keys before the query's own that take part in a layer's attention, from ``start`` on.
 
     A window hides the leading keys: what takes no part in the attention takes none in the shares.
-
-    Raises:
-        ValueError: if prompts or heads see different keys.
     """
     visible = heads.visible.flatten(0, -2)
     first = int(visible[0].int().argmax())
@@ -84,15 +81,10 @@ def find_visible_keys(heads: LayerHeads, start: int) -> slice:
 
 
 def measure(model: Any, tokenizer: Any, setting: PlaneProfile, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of one setting.
+    """All arrays of one setting: scores, ``far_*`` without the block that stands last, and means by plane.
 
-    Returns:
-        ``positional``, ``symbolic``, ``entropy``, and ``far_positional`` and ``far_symbolic``, the scores without the
-        block that stands last; means over prompts of the three shares of each plane, of ``kept``, the part of the
-        contents' variance that is symbol, ``S / (S + I)``, of ``energy_share``, the plane's part of the sum of all
-        planes' variances, of ``use`` (:func:`posym_core.frequency_use`) and of the planes' own scores
-        ``plane_positional`` and ``plane_symbolic``; ``energy`` in eight bands of planes, fast to slow; ``seen``, how
-        many keys take part in each layer.
+    ``kept`` is the part of the contents' variance that is symbol, ``energy`` is in eight bands of planes from fast to
+    slow, and ``seen`` how many keys take part in each layer.
     """
     prompts = make_prompts(tokenizer, setting.task, facts=setting.facts, count=setting.prompts, seed=setting.seed)
     text = setting.task == "text"

@@ -46,7 +46,6 @@ class RandomWeights(PromptSetting):
         draw: seed of random weights.
         wording: of the binding prompts.
         lead: facts of the same frame in front, in no block.
-        varied: whether each fact has a verb of its own.
         half: keep numbers in half precision.
     """
 
@@ -54,7 +53,6 @@ class RandomWeights(PromptSetting):
     draw: int = 0
     wording: str = "likes"
     lead: int = 0
-    varied: bool = False
     half: bool = False
 
     @property
@@ -87,20 +85,15 @@ def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
 def measure(
     setting: RandomWeights, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """All arrays of one setting.
-
-    Returns:
-        Scores, first at the papers' temperature, then with equal weights; means over prompts of ``kept``, the part of
-        the contents' variance that is symbol, ``S / (S + I)``, over all keys from the first fact to the query's
-        neighbour (``keys`` of them), and of ``energy``, the plane's part of its head's; the answers.
+    """Return scores, first at the papers' temperature, then with equal weights; means by plane of ``kept``, the part of
+    the contents' variance that is symbol, over all keys from the first fact on, and of ``energy``; and the answers.
     """
     name = f"{setting.model}-binds" if setting.weights == "taught" else setting.model
     model, tokenizer = load_experiment_model(name, device=device)
     if setting.weights == "random":
         model = with_random_weights(model, setting.draw)
     drawn: dict[str, Any] = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
-    drawn |= {"lead": setting.lead, "vary_frame": setting.varied}
-    prompts = binding_prompts(tokenizer, template=setting.wording, **drawn)
+    prompts = binding_prompts(tokenizer, template=setting.wording, lead=setting.lead, **drawn)
     keys = slice(prompts.start, prompts.input_ids.shape[1] - 1)
     wanted = {"positional": "positional", "symbolic": "symbolic", "kept": "kept", "energy": "plane_energy_share"}
     measured = look(model, prompts, wanted, keys=keys, taus=TAUS.values(), progress=progress)

@@ -56,12 +56,7 @@ def measure(
 ) -> dict[str, np.ndarray]:
     """Means over prompts of one wording, correlations over heads, and how often scores add up to less than 1.
 
-    Returns:
-        Scores positional and symbolic by temperature and floor (``grid``), by blocks (``cut``), of swaps and random
-        permutations (``orders``; the four fields of :class:`posym_core.metrics.PermutationScores`) and ``shares``;
-        correlations over heads with their intervals: ``grid_r`` and ``cut_r`` of the two scores, ``orders_rho`` of
-        random permutations with swaps and ``shares_rho`` of shares with scores, both Spearman's; and the fraction of
-        heads and prompts whose scores add up to less than 1, ``grid_below`` and ``orders_below``.
+    Scores are by temperature and floor (``grid``), by blocks (``cut``), and of swaps and permutations (``orders``).
     """
     generator = torch.Generator().manual_seed(seed)
     orders = draw_orders(prompts.blocks, permutations, generator)
@@ -72,12 +67,7 @@ def measure(
 def measure_choices(
     model: torch.nn.Module, prompts: Prompts, orders: Tensor, *, progress: bool = True
 ) -> dict[str, Tensor]:
-    """Everything that one capture of queries and keys says about the choices, ``[prompt, layer, head, ...]``.
-
-    Returns:
-        ``grid [..., tau, eps, score]``, ``cut [..., cut, score]``, ``orders [..., source, kind]`` and ``shares [...,
-        table, score]``; dimensions as in :data:`DIMS`.
-    """
+    """Everything that one capture of queries and keys says about the choices, ``[prompt, layer, head, ...]``."""
     swaps = list_swap_orders(prompts.blocks)
     inside = block_tokens(prompts)
     cuts = list_cuts(prompts)

@@ -19,13 +19,9 @@ DIMS = {
 
 
 def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """Return both ways of swapping blocks on prompts of one task.
+    """Return both ways of swapping blocks on prompts of one task, inside and re-run, over all swaps of two blocks.
 
-    Returns:
-        ``scores [way, score, prompt, layer, head]`` with ways inside and re-run, over all swaps of two blocks;
-        ``share_error [prompt, layer, head]``, the mean over swaps of how far the share of the pair's attention that its
-        first place gets lies apart; and ``share_r [layer]``, Pearson's correlation of that share over prompts, swaps
-        and heads of a layer.
+    ``share_error`` is how far the share of the pair's attention that its first place gets lies apart, mean over swaps.
     """
     orders = list_swap_orders(prompts.blocks)
     layout = {"start": prompts.start, "block_length": prompts.block_length}

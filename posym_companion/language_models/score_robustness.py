@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.head_measurements import EPS, TAU, look, measure_answers
 from posym_companion.language_models import score_choices, score_intervention
 from posym_companion.language_models.score_choices import CUTS, FLOORS, SHARE_TABLES, TAUS, list_cuts
@@ -77,21 +77,17 @@ SIZES: Mapping[Part, Mapping[str, int]] = {
     "intervention": {"prompts": 8, "facts": 8},
     "answers": {"prompts": 240, "facts": 8},
 }
-# Of the second packaged model the choices alone, with few prompts and permutations.
-FEWER: Mapping[str, Mapping[Part, Mapping[str, int]]] = {SECOND: {"choices": {"prompts": 8, "permutations": 20}}}
 
 
 def full_size(model: str = PACKAGED) -> list[ScoreRobustness]:
     """All parts."""
-    return [ScoreRobustness(part=part, model=model, **size) for part, size in FEWER.get(model, SIZES).items()]
+    return [ScoreRobustness(part=part, model=model, **size) for part, size in SIZES.items()]
 
 
 def measure(model: Any, tokenizer: Any, setting: ScoreRobustness, *, progress: bool = True) -> dict[str, np.ndarray]:
     """All arrays of one part, with a leading dimension for wordings or tasks.
 
-    The choices are measured by :func:`posym_companion.language_models.score_choices.measure`, on every wording; the
-    intervention by :func:`posym_companion.language_models.score_intervention.measure_intervention`, on every task. The
-    scores of every task, and of the wording that the model answers best, stand beside its answers.
+    The scores of every task, and of the wording that the model answers best, stand beside its answers.
     """
     if setting.part not in PARTS:
         raise ValueError(f"part must be one of {', '.join(map(repr, PARTS))}; got {setting.part!r}")

@@ -22,14 +22,13 @@ _SHADES: Mapping[Verdict, str] = {
     "refuted as stated": "failed",
     "not testable": "open",
     "not run here": "open",
-    "improved on": "open",
 }
 _MEANINGS: Mapping[str, str] = {
     "proved": "proved",
     "held": "hold, on other models than the paper's",
     "partly": "hold in part",
     "failed": "fail",
-    "open": "are untested or about a cost",
+    "open": "are untested",
 }
 # Who claims what: the beginnings of ids and a heading of the wall.
 _CLAIMANTS: Mapping[tuple[str, ...], str] = {
@@ -42,12 +41,7 @@ _CLAIMANTS: Mapping[tuple[str, ...], str] = {
 
 
 def make_badge(row: Row, ledger: str = "../reference/ledger.html") -> str:
-    """Return a row's id and grade as a link to the row: HTML in which Markdown changes nothing.
-
-    Args:
-        row: of the ledger, or one of a row's columns.
-        ledger: address of the ledger's page, by default from a folder of the book.
-    """
+    """Return a row's id and grade, or a column's, as a link to the ledger: HTML in which Markdown changes nothing."""
     told = escape(f"{row.short}. {row.grade[:1].upper()}{row.grade[1:]}. {row.sentence}")
     grade = ", ".join(row.grade.split(", ")[:2])  # how many controls are missed is told in the title alone
     return (
@@ -62,11 +56,7 @@ def verdict_list(rows: Iterable[Row]) -> str:
 
 
 def draw_wall(rows: Sequence[Row]) -> str:
-    """Return a tile for each row, grouped by who claims it, as lists in HTML with addresses from the front page.
-
-    Raises:
-        ValueError: if nobody is known who claims a row.
-    """
+    """Return a tile for each row, grouped by who claims it, as lists in HTML with addresses from the front page."""
     groups: dict[str, list[Row]] = {title: [] for title in _CLAIMANTS.values()}
     titles = {start: title for starts, title in _CLAIMANTS.items() for start in starts}
     for row in rows:

@@ -129,7 +129,7 @@ def kinds_of_solver(folder: Path | None, *, two_questions: bool) -> Found:
 def score_advantage(folder: Path | None, *, model: str, other: str) -> Found:
     """By how much less accuracy is left, over all numbers of removed heads, in the order of the symbolic score."""
     result = removal_results(model, folder)["remove"]
-    sample = f"{result['correct'].shape[-1]} questions about {len(result['lists'])} lists in an untaught wording"
+    sample = f"{result['correct'].shape[-1]} questions about {result.settings['lists']} lists in an untaught wording"
     return language_advantages(result)["score", other], sample
 
 
@@ -172,16 +172,7 @@ NAMED_VALUES: Mapping[str, Callable[[Path | None], Found]] = {
 
 
 def named_value(name: str, folder: Path | None = None) -> NamedValue:
-    """Return a quantity that several pages show, with its sample.
-
-    Args:
-        name: one of :data:`NAMED_VALUES`.
-        folder: of results.
-
-    Raises:
-        ValueError: if no quantity has the name.
-        ResultError: if a result that it needs is missing or altered.
-    """
+    """Return a quantity that several pages show, with its sample."""
     if name not in NAMED_VALUES:
         raise ValueError(f"no value is called {name!r}; the names are {', '.join(NAMED_VALUES)}")
     value, sample = NAMED_VALUES[name](folder)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -13,38 +12,28 @@ from typing import Any
 from posym_companion.claims import list_claim_ids, load_claim
 from posym_companion.results import MissingResultError
 from posym_companion.verdicts import (
+    UNDECIDED,
     Cases,
     Claim,
-    Fixed,
+    Judgement,
     Measured,
     Number,
-    Numbers,
-    OnOtherModel,
-    OnOtherPrompts,
     Remedy,
     Row,
     Rule,
     combine_columns,
     combine_families,
-    count_cases,
 )
 from posym_core.metrics import Estimate
 
-# The number that says on how many other models a claim's rule holds whole.
-ELSEWHERE = "other models in which the rule holds whole"
+SAME = ("id", "short", "claim", "paper", "kind", "rule_fixed", "history", "changes", "models")
 
 
 def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
     """Return claims with what the results in ``folder`` (default: this checkout's) say about them.
 
-    Args:
-        ids: of the claims, for example ``"U25-6"``, or of a claim's columns; all claims without any. Only their judges
-            are imported and asked.
-        folder: of results.
-
-    Raises:
-        ValueError: if there is no such claim.
-        ResultError: if a result is there but altered or truncated. A missing one makes its claims "not run here".
+    Without ids all claims; an id may be one of a claim's columns. Only the judges of these are imported and asked. A
+    missing result makes its claims *not run here*; one that is altered or truncated raises ResultError.
     """
     measured = cache(partial(_measured, None if folder is None else Path(folder)))  # some claims share a measurement
     return [_row(one, measured) for one in map(load_claim, ids or list_claim_ids())]
@@ -53,6 +42,14 @@ def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
 def make_row(judged: Claim, folder: Path | None = None) -> Row:
     """A claim measured and decided."""
     return _row(judged, partial(_measured, folder))
+
+
+def _measured(folder: Path | None, measure: Callable[..., Measured], *remedy: Remedy, **model: str) -> Measured | str:
+    """What was measured, or why nothing is."""
+    try:
+        return measure(folder, *remedy, **model)
+    except MissingResultError as error:
+        return str(error)
 
 
 def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
@@ -66,47 +63,59 @@ def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
 
 
 def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
-    """Return a claim decided, on its own prompts, on those of every remedy, and on every other model that is asked."""
-    fixed: dict[str, Fixed] = {**(judged.families or {}), **dict.fromkeys(judged.others, judged.rule_fixed)}
-    by_model = {model: measured(judged.measure, model=model) for model in fixed}
-    first, *rest = count_elsewhere(judged.rule, [measured(judged.measure), *by_model.values()])
-    row = replace(decide(judged, first), remedied=_remedied(judged, measured))
-    if judged.families is None:
-        return replace(row, sentence=write_sentence(judged, row))
-    again = [
-        OnOtherModel(
-            model=model,
-            called=other.model if model in judged.others and isinstance(other, Measured) else "",
-            remedied=_remedied(judged, partial(measured, model=model)),
-            **judge_again(judged, fixed[model], other),
-        )
-        for model, other in zip(fixed, rest, strict=True)
+    """Return a claim decided, on its own prompts, on those of every remedy, and in every other family."""
+    row = replace(decide(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
+    if judged.families is not None:
+        families = []
+        for model, fixed in judged.families.items():
+            again = _remedied(judged, partial(measured, model=model))
+            found = measured(judged.measure, model=model)
+            families.append(judge_again(judged, found, rule_fixed=fixed, model=model, remedied=again))
+        verdict = reduce(combine_families, (one.verdict for one in families), row.verdict)
+        evidence = [*dict.fromkeys(name for one in (row, *families) for name in one.evidence)]
+        row = replace(row, verdict=verdict, verdict_of_model=row.verdict, families=families, evidence=evidence)
+    return replace(row, sentence=write_sentence(judged, row))
+
+
+def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[Judgement]:
+    return [
+        judge_again(judged, measured(judged.measure, remedy), rule_fixed=fixed, remedy=remedy)
+        for remedy, fixed in judged.remedies.items()
     ]
-    families, others = again[: len(judged.families)], again[len(judged.families) :]
-    verdict = reduce(combine_families, (one.verdict for one in families), row.verdict)
-    evidence = [*dict.fromkeys(name for one in (row, *again) for name in one.evidence)]
-    row = replace(row, verdict=verdict, verdict_of_model=row.verdict, families=families, others=others)
-    return replace(row, evidence=evidence, sentence=write_sentence(judged, row))
 
 
-def count_elsewhere(rule: Rule, measured: Sequence[Measured | str]) -> list[Measured | str]:
-    """Add to what each model gives on how many of the others the rule holds whole, of those that can tell, if it asks.
+def judge_again(judged: Claim, found: Measured | str, **asked: Any) -> Judgement:
+    """A claim's rule asked once more, of another model or on other prompts."""
+    return Judgement(**judge(judged.rule, found), **asked)
 
-    Each is judged by the other lines of the rule.
-    """
-    alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
-    if alone == rule:
-        return [*measured]
-    verdicts = [None if isinstance(one, str) else alone.verdict(one.ours) for one in measured]
-    counted: list[Measured | str] = []
-    for place, one in enumerate(measured):
-        if not isinstance(one, str):
-            numbers: Any = copy(one.ours)
-            rest = [*verdicts[:place], *verdicts[place + 1 :]]
-            numbers[ELSEWHERE] = count_cases(each == rule.whole for each in rest if each not in (None, "not testable"))
-            one = replace(one, ours=numbers)
-        counted.append(one)
-    return counted
+
+def decide(judged: Claim, found: Measured | str) -> Row:
+    """A claim decided by what was measured, or with the reason why nothing was."""
+    told = judge(judged.rule, found)
+    if isinstance(found, Measured):
+        told |= {"model": found.model, "note": found.note, "fails_in": judged.rule.missed_by(found.ours)}
+    undecided = told["verdict"] in UNDECIDED
+    same = {name: getattr(judged, name) for name in SAME}
+    return Row(**same, **told, rule=judged.rule.says, command=judged.command if undecided else "")
+
+
+def judge(rule: Rule, found: Measured | str) -> dict[str, Any]:
+    """What a rule makes of what was measured, or the reason why nothing was; fields of a :class:`Judgement`."""
+    if isinstance(found, str):
+        return {"verdict": "not run here", "note": found}
+    read = rule.read(found.ours)
+    return {
+        "verdict": rule.verdict(found.ours),
+        "found": rule.describe(found.ours),
+        "numbers": {name: convert_to_json(value) for name, value in read.items()},
+        "parts": rule.parts(found.ours),
+        "answers": rule.answers(found.ours),
+        "ours": {name: convert_to_json(value) for name, value in {**read, **found.ours}.items()},
+        "cases": {
+            name: {case: convert_to_json(x) for case, x in each.items()} for name, each in found.ours.cases.items()
+        },
+        "evidence": list(found.evidence),
+    }
 
 
 def write_sentence(judged: Claim, found: Row) -> str:
@@ -123,76 +132,6 @@ def _read_number(found: Row, number: re.Match[str]) -> str:
     if form is None:
         return str(value)
     return format(value["value"] if isinstance(value, Mapping) else value, form)
-
-
-def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[OnOtherPrompts]:
-    return [
-        OnOtherPrompts(remedy=remedy, **judge_again(judged, fixed, measured(judged.measure, remedy)))
-        for remedy, fixed in judged.remedies.items()
-    ]
-
-
-def _measured(folder: Path | None, measure: Callable[..., Measured], *remedy: Remedy, **model: str) -> Measured | str:
-    """What was measured, or why nothing is."""
-    try:
-        return measure(folder, *remedy, **model)
-    except MissingResultError as error:
-        return str(error)
-
-
-def decide(judged: Claim, found: Measured | str) -> Row:
-    """A claim decided by what was measured, or with the reason why nothing was."""
-    rule, first = judged.rule, judged.first_rule
-    common: dict[str, Any] = {
-        **{
-            name: getattr(judged, name)
-            for name in ("id", "short", "claim", "paper", "kind", "rule_fixed", "changes", "models")
-        },
-        "rule": rule.says,
-        "first_rule": first.says if first else "",
-        "first_rule_fixed": judged.first_rule_fixed,
-        "changed_because": judged.changed_because,
-    }
-    if isinstance(found, str):
-        return Row(**common, verdict="not run here", command=judged.command, note=found)
-    judgement = _told(rule, found)
-    return Row(
-        **common,
-        **judgement,
-        first_rule_verdict=first.verdict(found.ours) if first else _unwritten(judged),
-        fails_in=[*found.fails_in] or rule.missed_by(found.ours),
-        model=found.model,
-        command=judged.command if judgement["verdict"] == "not testable" else "",
-        note=found.note,
-    )
-
-
-def judge_again(judged: Claim, fixed: Fixed, found: Measured | str) -> dict[str, Any]:
-    """What a claim's rule makes of what was measured once more, or the reason why nothing was; fields of ``Again``."""
-    if isinstance(found, str):
-        return {"rule_fixed": fixed, "verdict": "not run here", "note": found}
-    return {"rule_fixed": fixed, **_told(judged.rule, found)}
-
-
-def _told(rule: Rule, found: Measured) -> dict[str, Any]:
-    """What a rule makes of what was measured; fields of a row and of what is asked once more."""
-    read, cases = rule.read(found.ours), found.ours.cases if isinstance(found.ours, Numbers) else {}
-    return {
-        "verdict": rule.verdict(found.ours),
-        "found": rule.describe(found.ours),
-        "numbers": {name: convert_to_json(value) for name, value in read.items()},
-        "parts": rule.parts(found.ours),
-        "answers": rule.answers(found.ours),
-        "ours": {name: convert_to_json(value) for name, value in {**read, **found.ours}.items()},
-        "cases": {
-            name: dict(zip(each, map(convert_to_json, each.values()), strict=True)) for name, each in cases.items()
-        },
-        "evidence": list(found.evidence),
-    }
-
-
-def _unwritten(judged: Claim) -> str:
-    return "none was written" if judged.rule_fixed == "after a first look" else ""
 
 
 def convert_to_json(value: Number) -> Any:

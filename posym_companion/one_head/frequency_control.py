@@ -176,11 +176,7 @@ def canonical_tasks(
 def measure(
     settings: FrequencyControlSettings, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> RunOutput:
-    """Train and measure every cell; those in ``work`` are not trained again.
-
-    Returns:
-        ``{cell}/{array}`` as :func:`run_cell` names them, each cell's ``seconds``, ``angles`` and ``frequencies``.
-    """
+    """Train and measure every cell; those in ``work`` are not trained again."""
     chosen, seconds = choose_device(device), 0.0
     arrays: dict[str, np.ndarray] = {
         "angles": rope_angles(settings.dim, settings.base).numpy(),
@@ -227,15 +223,9 @@ def run_cell(
 
 @torch.no_grad()
 def measure_heads(model: ToyEnsemble, settings: FrequencyControlSettings) -> dict[str, np.ndarray]:
-    """Everything the chapters show of trained heads.
+    """Return right answers by position, scores, shares, unrotated queries and keys, and strength of trained heads.
 
-    Returns:
-        ``hits`` ``[seed, variant, position]``: right answers by the answer's position, of ``asked``
-        ``[seed, position]`` inputs; ``scores`` ``[seed, variant, (s_POS, s_SYM, entropy)]``; ``shares`` ``[seed,
-        variant, (position, symbol, interaction)]`` of the variance of ``C``; ``query`` ``[seed, variant, query, dim]``
-        and ``key`` ``[seed, variant, part, dim]`` (unrotated; the key of a pair is the sum of its parts');
-        ``strength`` ``[seed, variant]``: mean norm of queries times mean norm of keys times the scale. With more than
-        two planes also :func:`measure_planes`'s.
+    With more than two planes also what :func:`measure_planes` does.
     """
     hits, asked = count_hits(model, settings)
     measured = {"hits": hits, "asked": asked}
@@ -284,14 +274,7 @@ def count_hits(
 
 
 def measure_planes(model: ToyEnsemble, settings: FrequencyControlSettings, tokens: Tensor) -> dict[str, np.ndarray]:
-    """Which planes an ensemble of one variant uses.
-
-    Returns:
-        ``plane_variance`` ``[seed, plane]``: variance over keys of the plane's part of the logits, mean over inputs;
-        ``plane_shares`` ``[seed, plane, 3]``: variance shares of the plane's own ``C``; ``gated`` ``[seed, band]``:
-        accuracy with a band of planes off; ``alone`` ``[seed, band]``: with all others off; ``fastest`` and
-        ``slowest`` ``[seed, bands kept]``: with only so many bands from that side kept, 0 to all.
-    """
+    """Which planes an ensemble of one variant uses: by variance, shares, and accuracy without or with them alone."""
     query, keys = model.query_and_keys(tokens, 0)
     variances, shares = [], []
     # one input at a time: planes x content x position is large

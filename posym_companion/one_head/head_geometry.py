@@ -59,9 +59,6 @@ class HeadGeometry(PromptSetting):
         prompts: how many prompts; an even number, since halves are compared.
         seed: of the prompts, and of the weights of an untrained model.
         trained: False measures the same architecture with fresh random weights.
-
-    Raises:
-        ValueError: if there is no second half.
     """
 
     task: str = "binding-lives"
@@ -133,15 +130,8 @@ def measure_heads(
 def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dict[str, np.ndarray]:
     """Arrays of one setting from what the prompts show: planes and waves by even prompts, tests by odd ones.
 
-    Returns:
-        ``angles`` and ``kernel`` ``[layer, plane]`` (:func:`posym_core.metrics.dirichlet_kernel`) and
-        ``distance`` ``[key]``. Means over prompts ``[layer, head, plane]`` of the measurements per plane, and
-        ``head_positional_share`` ``[half, layer, head]``. ``crest`` of the mean arrow. ``r2_test`` of the fitted wave.
-
-        ``dominant`` ``[kind, layer, head]``: the plane with the largest energy times positional share; the same among
-        planes that turn by half a turn or more over the blocks; and that with the largest energy times symbolic
-        share. At the first two kinds ``curve`` ``[kind, half, layer, head, key]``, ``wave`` ``[kind, layer, head,
-        (amplitude, crest)]`` and the arrows ``drawn_query`` and ``drawn_keys`` ``[kind, prompt, layer, head, ...]``.
+    ``dominant`` is the plane with the largest energy times positional share; the same among planes that turn by half a
+    turn or more over the blocks; and that with the largest energy times symbolic share.
     """
     halves = [{name: x[half::2] for name, x in found.items()} for half in (0, 1)]
     planes = ("concentration", "coherence", "positional_share", "symbolic_share", "energy_share")
@@ -202,15 +192,9 @@ def measure_places(
     *,
     progress: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Does the query turn when another place of the list is asked for?
+    """Does the query turn when another place of the list is asked for? Cosines of its turn, over planes that turn.
 
     To point ``D`` positions nearer, the query of a plane must turn by ``D angle`` against the keys.
-
-    Returns:
-        ``place_correct`` ``[place, prompt]``: right answers, of the first to the fourth place. Of the other three
-        places against the first, the mean over the head's planes that turn by half a turn or more over the blocks,
-        weighted by energy and positional share (``arrays``): ``place_followed`` ``[place, layer, head]``, cosine of the
-        turn minus the one that following would take, and ``place_unmoved``, cosine of the turn.
     """
     angles: dict[int, Tensor] = {}
     asked, correct = [], []

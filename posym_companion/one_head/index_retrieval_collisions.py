@@ -55,14 +55,7 @@ class Collision:
 
 
 def make_index_collision(head: Scorer, task: IndexTask, *, target: int = 0, other: int | None = None) -> Collision:
-    """Show Theorem 2: two tokens of the context exchange places, the index stays. No symbolic head sees it.
-
-    Args:
-        head: any head.
-        task: decides length and symbols.
-        target: the position asked for.
-        other: the position it exchanges its symbol with; the last by default.
-    """
+    """Show Theorem 2: two tokens of the context exchange places, the index stays. No symbolic head sees it."""
     other = task.length - 1 if other is None else other
     check_places(task.length, target, other)
     context = torch.arange(task.length) % task.symbols

@@ -30,15 +30,6 @@ def unrotated_planes(
 ) -> Complex[Tensor, "*batch plane"]:
     """Planes of rotated queries or keys, turned back to position 0, as complex128.
 
-    Args:
-        x: ``[..., dim]``, rotated to ``positions``.
-        positions: what broadcasts to ``x`` without its last dimension.
-        angles: ``[dim / 2]``, radians per position.
-        pairing: ``"halves"`` or ``"neighbours"``.
-
-    Raises:
-        ValueError: as :func:`posym_core.rotate`.
-
     >>> arrow = unrotated_planes(torch.tensor([0.0, 2.0]), 1, torch.tensor([torch.pi / 2]))
     >>> round(arrow.real.item(), 6), round(abs(arrow.imag.item()), 6)
     (2.0, 0.0)
@@ -55,12 +46,6 @@ def concentration(arrows: Complex[Tensor, "*batch arrow"], *, weighted: bool = T
     Unweighted: the mean resultant length of directional statistics, one minus the circular variance.
 
     Directions drawn at random give about ``sqrt(pi / (4 arrows))``, not 0.
-
-    Raises:
-        ValueError: if there are no arrows or one is NaN or infinite.
-
-    Returns:
-        ``[...]``; NaN where all arrows are 0, or, unweighted, where one is.
 
     >>> concentration(torch.tensor([2 + 0j, 1j])).round(decimals=4)
     tensor(0.7454)
@@ -79,9 +64,6 @@ def coherence(arrows: Complex[Tensor, "*batch arrow"]) -> Float[Tensor, "*batch"
     1 only for *equal* arrows (:func:`concentration` asks for equal directions only, and its square is never less).
     Over positions that go around a plane evenly this is the plane's positional share of variance, whatever the query.
 
-    Raises:
-        ValueError: as :func:`concentration`.
-
     >>> coherence(torch.tensor([2 + 0j, 1j]))
     tensor(0.5000)
     """
@@ -94,14 +76,7 @@ def alignment(
 ) -> Float[Tensor, "*batch"]:
     """Return how well the arrows' phases follow expected ones (radians): mean cosine of the difference, from -1 to 1.
 
-    Args:
-        arrows: ``[..., arrow]``; their lengths do not count.
-        expected: phases, broadcast against ``arrows``.
-        free: allow one constant to be added to all expected phases, the best one. The result is then the mean resultant
-            length of the differences, from 0 to 1, and follows from phases that hardly vary without any alignment.
-
-    Raises:
-        ValueError: as :func:`concentration`, or if ``expected`` does not broadcast.
+    With ``free`` the best constant is added to all expected phases; phases that hardly vary then follow any.
     """
     arrows = _arrows("arrows", arrows)
     try:
@@ -120,9 +95,6 @@ def crest(product: Complex[Tensor, "*batch"], angle: Float[Tensor, "*#batch"] | 
 
     ``product`` is ``q conj(k)`` of unrotated arrows, or a mean of such. The crest repeats every ``2 pi / angle``; a
     negative one lies behind the query, where no key is.
-
-    Raises:
-        ValueError: if an angle is not positive.
 
     >>> round(crest(torch.polar(torch.tensor(2.0), torch.tensor(-0.3)), 0.1).item(), 4)
     3.0
@@ -155,9 +127,6 @@ def fit_wave(
     """Least-squares wave of a known angle through logits over the distance: two numbers, amplitude and crest.
 
     There is no constant: a plane whose keys are equal has none.
-
-    Raises:
-        ValueError: if there are fewer than three distances, shapes do not fit, or an angle is not positive.
 
     >>> distance = torch.arange(1.0, 9.0)
     >>> wave = fit_wave(2 * (0.5 * (distance - 3)).cos(), distance, 0.5)

@@ -36,16 +36,7 @@ LOOKS = {"losses": 10, "inputs": 512, "probes": 32}
 
 @dataclass(frozen=True, eq=False)
 class StoredRuns:
-    """Runs of a grid over angles, all else equal: what is drawn behind the reader's own.
-
-    Args:
-        task: one of :data:`TASKS`.
-        length: positions of the context.
-        fixed: angle of a second plane that all of them have, or ``None``.
-        angles: ``[angle]``, radians per position.
-        accuracy: ``[seed, angle]``, over all inputs.
-        by_position: ``[seed, angle, position]``, by the answer's position; NaN where it never stands.
-    """
+    """Runs of a grid over angles, all else equal: what is drawn behind the reader's own."""
 
     task: str
     length: int
@@ -56,11 +47,7 @@ class StoredRuns:
     fixed: float | None = None
 
     def payload(self) -> dict[str, Any]:
-        """Means over seeds, with the lowest and the highest.
-
-        Raises:
-            ValueError: if the task is unknown or shapes do not fit.
-        """
+        """Means over seeds, with the lowest and the highest."""
         if self.task not in TASKS:
             raise ValueError(f"task of stored runs must be one of {', '.join(TASKS)}; got {self.task!r}")
         angles = require_shape("angles", self.angles, "angle")
@@ -107,26 +94,8 @@ def trainer(
 ) -> Figure:
     """Show a toy that the reader trains: loss, accuracy by position, attention and keys while it learns.
 
-    Nothing is trained before the reader asks for it.
-
-    Args:
-        stored: runs that are drawn behind; the reader's run is compared with those of its task, length and planes.
-        training: fields of a :class:`~posym_core.models.TrainingSettings`: ``steps``, ``batch``,
-            ``learning_rate``, ``warmup`` and ``betas``.
-        caption: what the figure shows and how to use it.
-        alt: what is seen, for readers who hear it.
-        symbols: of Index and Partial induction; Retrieval has as many as positions.
-        attributes: of Retrieval and Partial induction.
-        repetition: occurrences of the queried symbol in Partial induction.
-        width: dimension of the embeddings.
-        test_inputs: fresh inputs on which a run is tested at its end.
-        task, angles, length, seed: what the controls show first; one angle or two.
-
-    Returns:
-        A figure that displays itself.
-
-    Raises:
-        ValueError: if something is out of range, a part of the schedule is missing, or texts are.
+    Nothing is trained before the reader asks for it. The run is compared with those of ``stored`` of its task, length
+    and planes; ``training`` are fields of a :class:`~posym_core.models.TrainingSettings`.
     """
     require_texts(caption=caption, alt=alt)
     if missing := [name for name in SCHEDULE if name not in training]:

@@ -96,11 +96,7 @@ class Result:
 
 
 def find_results_folder() -> Path:
-    """Return where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
-
-    Raises:
-        MissingResultError: if there is none.
-    """
+    """Return where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it."""
     if configured := os.environ.get("POSYM_RESULTS"):
         return Path(configured)
     here = Path.cwd()
@@ -121,13 +117,6 @@ def list_results(experiment: str = "*", *, folder: Path | str | None = None) -> 
 
 def name_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
     """Names of every array's dimensions, from patterns.
-
-    Args:
-        dims: patterns of names, with spaces between, -> names of dimensions; the first pattern that fits counts.
-        arrays: name -> array.
-
-    Raises:
-        ValueError: if an array fits no pattern, or has another number of dimensions than its pattern names.
 
     >>> name_dims({"mean_* std_*": "layer head", "*": "prompt layer head"}, {"mean_score": np.zeros((2, 3))})
     {'mean_score': ['layer', 'head']}
@@ -159,20 +148,7 @@ def save_result(
 ) -> Result:
     """Write a result, whole or not at all.
 
-    Args:
-        name: ``"experiment/setting"``, both of letters, digits, ``_`` and ``-``.
-        arrays: what was measured; tensors are moved to the CPU. No object arrays.
-        dims: names of the arrays' dimensions, such as ``{"positional": "prompt layer head"}``; see
-            :func:`name_dims`.
-        settings: what was asked for; must be JSON.
-        device: what it ran on, as :func:`posym_core.store.describe_device` says it.
-        seconds: how long it took.
-        folder: of all results, by default :func:`find_results_folder`.
-        attached: files that belong to the result, by their ending; see :func:`find_attached_file`.
-        versions: of libraries, where it was measured elsewhere.
-
-    Raises:
-        ValueError: if the name or an array cannot be stored, or a dimension has no name.
+    ``dims`` are names of the arrays' dimensions, see :func:`name_dims`; ``attached`` are files by their ending.
     """
     place = result_path(name, folder=folder)
     plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
@@ -212,12 +188,7 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def load_result(name: str, *, folder: Path | str | None = None) -> Result:
-    """Read a result and check it against its checksum.
-
-    Raises:
-        ResultError: if it is altered or truncated; the message names the file and what to do.
-        MissingResultError: if it is not there.
-    """
+    """Read a result and check it against its checksum."""
     place = result_path(name, folder=folder)
     description_file, array_file = (place.with_name(f"{place.name}{end}") for end in (".json", ".npz"))
     for file in (description_file, array_file):
@@ -256,12 +227,7 @@ def _read_result(name: str, place: Path, *_: int) -> Result:
 
 
 def load_stored_results(names: Sequence[str], folder: Path | str | None = None, *, least: int = 0) -> list[Result]:
-    """Return those of the named results that are there.
-
-    Raises:
-        ResultError: if one is altered.
-        MissingResultError: if there are fewer than ``least``.
-    """
+    """Return those of the named results that are there."""
     results, missing = [], None
     for name in names:
         try:
@@ -274,11 +240,7 @@ def load_stored_results(names: Sequence[str], folder: Path | str | None = None, 
 
 
 def find_attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:
-    """Return where a file that belongs to a result is, checked against its checksum.
-
-    Raises:
-        ResultError: if the result has no such file, or it is missing, altered or truncated.
-    """
+    """Return where a file that belongs to a result is, checked against its checksum."""
     path = result_path(result.name, folder=folder).parent / file
     expected = result.provenance.get("attached", {}).get(file)
     if expected is None:
@@ -289,11 +251,7 @@ def find_attached_file(result: Result, file: str, *, folder: Path | str | None =
 
 
 def result_path(name: str, *, folder: Path | str | None = None) -> Path:
-    """Return where a result's files are, without their endings.
-
-    Raises:
-        ValueError: if this is no name of a result.
-    """
+    """Return where a result's files are, without their endings."""
     if not re.fullmatch(r"[\w-]+/[\w-]+", name, re.ASCII):
         raise ValueError(f"a result is named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
     return _folder(folder) / name

@@ -40,18 +40,8 @@ def make_gptj(
 ) -> Any:
     """A ``GPTJForCausalLM`` with random weights, on the CPU, in training mode.
 
-    Args:
-        vocabulary: number of tokens; embedding and read-out are not tied.
-        layers: number of blocks, attention and a GELU network of four times the width in parallel.
-        heads: heads a layer; each has ``width / heads`` dimensions, all rotated in neighbouring pairs.
-        width: of the residual stream.
-        dropout: of embeddings, attention weights and what blocks add.
-        angles: radians per position, one per plane of a head; by default :func:`posym_core.rope_angles`.
-        positions: longest sequence; :func:`set_angles` can raise it later.
-        seed: of the weights. The caller's random state is left alone.
-
-    Raises:
-        ValueError: if ``heads`` does not divide ``width`` into even parts or the angles do not fit.
+    Embedding and read-out are not tied, and all dimensions of a head are rotated, in neighbouring pairs. The caller's
+    random state is left alone.
     """
     if width % (2 * heads):
         raise ValueError(f"{heads} heads must have an even number of dimensions each; width={width} gives them none")
@@ -110,17 +100,9 @@ def compute_answer_logits(
 ) -> Float[Tensor, "sequence vocabulary"]:
     """Logits of the token that follows the last, by a forward pass that reads no number and copies none to a device.
 
-    It equals that of transformers, which serves as the measure of it in tests; a CUDA graph can hold it.
-
-    Args:
-        model: from :func:`make_gptj`.
-        tokens: on the model's device.
-        factors: of dropout, from :func:`draw_dropout`; without them nothing is dropped, whatever the model's mode.
-        attend: called with (layer, attention ``[sequence head query key]``, values ``[sequence head token dim]``);
-            gives what heads say instead of the product of the two.
-
-    Raises:
-        ValueError: if sequences are longer than the model has positions for.
+    It equals that of transformers, which serves as the measure of it in tests; a CUDA graph can hold it. Without
+    ``factors``, from :func:`draw_dropout`, nothing is dropped, whatever the model's mode. ``attend`` is called with
+    (layer, attention ``[sequence head query key]``, values ``[sequence head token dim]``) and gives what heads say.
     """
     length = tokens.shape[1]
     if length > model.config.n_positions:
@@ -264,17 +246,6 @@ def measure_accuracy_by_length(
     """Accuracy when the target window is lengthened in front of the effective one.
 
     Urrutia et al. 2026b, figure 5B. What is added is of the window's kind and on no path.
-
-    Args:
-        model: in evaluation mode, with positions for the longest sequence (:func:`set_angles`).
-        task: what the model was trained on.
-        lengths: tokens of whole sequences, at least ``window + steps + 1``.
-        count: sequences a length, in equal parts of every number of hops.
-        seed: of the sequences.
-        progress: show a bar.
-
-    Raises:
-        ValueError: if a length is below the task's own or beyond the model's positions.
     """
     from tqdm import tqdm
 
@@ -298,19 +269,11 @@ def run_with_edits(
     output: Mapping[LayerHead, Float[Tensor, "*rows dim"]] | None = None,
     seen: Callable[[int, Tensor, Tensor], None] | None = None,
 ) -> Float[Tensor, "sequence vocabulary"]:
-    """Return logits of the token after the last, with some heads altered.
+    """Return logits of the token after the last, with some heads altered, by (layer, head).
 
-    Args:
-        model: from :func:`posym_companion.several_hops.gptj.make_gptj`, in evaluation mode.
-        tokens: on the model's device.
-        attention: weights instead of a head's own, by (layer, head).
-        output: what a head adds before its layer's output projection, by (layer, head): ``[dim]``, ``[token, dim]`` or
-            ``[sequence, token, dim]``. It wins over ``attention``.
-        seen: called with (layer, attention ``[sequence head query key]``, output ``[sequence head token dim]``) as
-            altered.
-
-    Raises:
-        ValueError: if the model is in training mode or a head does not exist.
+    ``attention`` stands for a head's own weights, and ``output`` for what it adds before its layer's output projection,
+    ``[dim]``, ``[token, dim]`` or ``[sequence, token, dim]``; it wins. ``seen`` is called with (layer, attention
+    ``[sequence head query key]``, output ``[sequence head token dim]``) as altered.
     """
     attention, output = attention or {}, output or {}
     require_evaluation(model)

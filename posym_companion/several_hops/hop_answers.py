@@ -41,18 +41,6 @@ def answer_questions(
 
     A candidate's probability is the product over its tokens. Where the tokens of one candidate begin another's, all are
     taken with the end of the line, so that a short one is not favoured.
-
-    Args:
-        model: a Hugging Face causal language model that keeps keys and values, in evaluation mode.
-        tokenizer: its tokenizer.
-        questions: with their candidates.
-        texts: each question as it is put to the model, see
-            :func:`posym_companion.several_hops.hop_questions.write_hop_text`.
-        chat: put the text as a user's message in the tokenizer's chat template.
-
-    Raises:
-        ValueError: if numbers of questions and texts differ, there are none, ``chat`` is asked of a tokenizer without a
-            template, or the model is in training mode.
     """
     require_evaluation(model)
     if not questions or len(questions) != len(texts):

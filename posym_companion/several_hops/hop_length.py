@@ -112,13 +112,6 @@ def predict_onward_attention(
     The logits of the tokens that are there stay what they are, since rotary encodings see distances only. Those of the
     tokens added are taken to be those of an average key of the target window, turned back to where they stand. Exact
     in the first layer but for the spread of letters' keys; later layers could change what they read.
-
-    Args:
-        captured: of sequences without anything in front.
-        path: of these sequences.
-        angles: radians per position of the planes, neighbouring dimensions.
-        window: tokens of the target window, the first of the sequence.
-        extra: tokens in front of it.
     """
     is_station, here = path[:, 1:] >= 0, path[:, :-1].clamp_min(0)
     query = _station_queries(captured, path)
@@ -152,10 +145,6 @@ def logit_profile(
     Logits relative to that of the same letter at the target, averaged over stations: 0 at distance 0, and near 0 again
     where the planes in use come full circle, which is where a letter too far away to have been seen in training draws
     as much as the target does.
-
-    Args:
-        captured, path, angles, window: as for :func:`predict_onward_attention`.
-        distances: how many, from 0.
     """
     is_station, onward = path[:, 1:] >= 0, path[:, 1:].clamp_min(0).to(captured.query.device)
     query = _station_queries(captured, path).double()

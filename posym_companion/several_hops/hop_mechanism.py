@@ -1,8 +1,8 @@
 """What trained multi-hop models do: the program of every head, and what breaks when it is taken away.
 
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), section 3 and figures 3 and 4, and beside them:
-heads classified by agreement, not by eye; every head silenced, and replaced by its program; and how many heads a model
-can do without. One result for every trained model of :mod:`posym_companion.several_hops.multihop`.
+heads classified by agreement, not by eye; every head silenced, and all replaced by their programs; and how many heads a
+model can do without. One result for every trained model of :mod:`posym_companion.several_hops.multihop`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,16 @@ from posym_core.metrics import frequency_use, rotate_unchecked
 from posym_core.models import LayerHead
 from posym_core.tasks import MultihopBatch
 
-PROGRAMS = ("reflexive", "hop 1", "hop 2", "hop 3", "hop 4")
 DIMS = {
     "accuracy all_programmed": "hop",
-    "chance": "candidate",
-    "hits weight": "layer head candidate",
+    "hits": "layer head candidate",
     "silenced": "layer head hop",
-    "programmed": "program layer head hop",
     "removed": "step coordinate",
     "left_accuracy": "step hop",
     "flow": "hop layer head station place",
-    "use": "layer head plane",
     "plane": "layer head",
     "query keys": "layer head sequence token part",
     "tokens": "sequence token",
-    "path": "sequence place",
 }
 
 
@@ -73,15 +68,13 @@ def measure(
     """What heads do and what they are needed for.
 
     Returns:
-        ``accuracy [hop]``; of :func:`posym_companion.several_hops.programs.agreement` ``hits``, ``weight``
-        ``[layer, head, candidate]`` and ``chance [candidate]``; ``silenced [layer, head, hop]``, the accuracy when a
-        head says its mean instead; ``programmed [program, layer, head, hop]`` when it attends as one of
-        :data:`PROGRAMS`; ``all_programmed [hop]`` when every head with a function attends as that program;
+        ``accuracy [hop]``; ``hits [layer, head, candidate]`` of
+        :func:`posym_companion.several_hops.programs.agreement`; ``silenced [layer, head, hop]``, the accuracy when a
+        head says its mean instead; ``all_programmed [hop]`` when every head with a function attends as that program;
         ``removed [step, (layer, head)]`` and ``left_accuracy [step, hop]``, heads silenced one after the other, that of
         least damage first; ``flow [hop, layer, head, station, place]``, mean attention from each station to the query,
-        the stations, the answer, and everywhere else together; ``use [layer, head, plane]``; and of each head's plane
-        of largest use ``plane [layer, head]``, ``query`` and ``keys`` ``[layer, head, sequence, token, 2]`` before
-        rotation, ``tokens`` and ``path``.
+        the stations, the answer, and everywhere else together; and of each head's plane of largest use ``plane [layer,
+        head]``, ``query`` and ``keys`` ``[layer, head, sequence, token, 2]`` before rotation, and ``tokens``.
     """
     from tqdm import tqdm
 
@@ -102,22 +95,15 @@ def measure(
         return np.stack(values).reshape(trained.layers, trained.heads, -1)
 
     mean = average_outputs(model, tokens)
-    shown = PROGRAMS[: 1 + trained.hops]
-    silenced, programmed = [], {name: [] for name in shown}
-    for head in tqdm(heads, desc=setting.name, disable=not progress, leave=False):
-        silenced.append(accuracy(output={head: mean[head]}))
-        for name in shown:
-            programmed[name].append(accuracy(attention={head: programs.attention(name)}))
+    one_by_one = tqdm(heads, desc=setting.name, disable=not progress, leave=False)
+    silenced = [accuracy(output={head: mean[head]}) for head in one_by_one]
     functions = {head: agreed.function(*head)[0] for head in heads}
     known = {head: programs.attention(name) for head, name in functions.items() if name != NONE}
     removed, left = _remove(accuracy, mean, heads, progress=progress)
     return {
         "accuracy": accuracy(),
         "hits": agreed.hits.numpy(),
-        "weight": agreed.weight.numpy(),
-        "chance": agreed.chance.numpy(),
         "silenced": by_head(silenced),
-        "programmed": np.stack([by_head(programmed[name]) for name in shown]),
         "all_programmed": accuracy(attention=known),
         "removed": np.array(removed),
         "left_accuracy": left,
@@ -163,7 +149,7 @@ def _remove(
 def _planes(
     layers: CapturedLayers, batch: MultihopBatch, trained: MultihopSettings, kept: int
 ) -> dict[str, np.ndarray]:
-    """Frequency use at the last token, and queries and keys of the plane of largest use, before rotation."""
+    """Queries and keys of the plane of largest use at the last token, before rotation."""
     angles = trained.angles
     options = {"scale": layers.scale, "pairing": "neighbours"}
     use = frequency_use(layers.query[..., -1, :], layers.keys, angles, **options).float().mean(1)
@@ -178,11 +164,9 @@ def _planes(
         chosen = plane.cpu()[:, :, None, None, None, None].expand(*pairs.shape[:4], 1, 2)
         here[name] = pairs.gather(-2, chosen)[..., 0, :].half().numpy()
     return {
-        "use": use.cpu().numpy(),
         "plane": plane.cpu().numpy(),
         **here,
         "tokens": batch.tokens[:kept].numpy(),
-        "path": batch.path[:kept].numpy(),
     }
 
 

@@ -16,10 +16,6 @@ def hop_model(model: Any, settings: MultihopSettings) -> HopModel:
     """Return a trained model with the example of its result, and what it does there.
 
     Until a page has loaded the weights it shows this first state: attention of the model's heads, and its answer.
-
-    Args:
-        model: the model that :func:`~posym_companion.several_hops.multihop.load_weights` gives, on the CPU.
-        settings: its settings, from there too.
     """
     example = load_result(settings.name)["example_tokens"][settings.hops - 1]
     seen: list[torch.Tensor] = []

@@ -70,15 +70,6 @@ def draw_hop_questions(
     A longer version has more items in the target window and more between it and the query, in between those of the
     shorter version; the answer stays. In Number the query's integer follows the answer's place, and integers off the
     path, which never matter, point anywhere before themselves at each length anew.
-
-    Args:
-        task: ``"number"`` or ``"letter"``.
-        count: questions per length; every place in the longest window is the answer's equally often, up to one.
-        lengths: items per sequence.
-        seed: of everything that is drawn.
-
-    Raises:
-        ValueError: if the task is unknown or a number is out of range.
     """
     if task not in HOP_TASKS:
         raise ValueError(f"task must be one of {', '.join(map(repr, HOP_TASKS))}; got {task!r}")

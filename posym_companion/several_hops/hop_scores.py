@@ -30,7 +30,6 @@ class StationScores:
         entropy: entropy of the attention, divided by that of uniform attention.
         onward: attention to the next station, where the query's own token points.
         use: largest logit that each plane contributes.
-        swaps: how many swaps of two tokens were scored, over all heads.
     """
 
     positional: Float[Tensor, "sequence station layer head"]
@@ -38,7 +37,6 @@ class StationScores:
     entropy: Float[Tensor, "sequence station layer head"]
     onward: Float[Tensor, "sequence station layer head"]
     use: Float[Tensor, "sequence station layer head plane"]
-    swaps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +89,7 @@ def station_scores(
 ) -> StationScores:
     """Score all heads at all stations, with every token before the station as a block of its own.
 
-    Args:
-        layers: see :func:`capture_layers`.
-        path: positions from the query over the stations to the answer, -1 behind its end, as
-            :class:`posym_core.tasks.MultihopBatch` holds it.
-        angles: radians per position and plane.
-        pairing: ``"neighbours"`` for GPT-J.
-        tau: temperature of the weights over pairs of blocks.
-        eps: floor of the norms in the cosine.
-
-    Raises:
-        ValueError: if a station has fewer than two tokens before it: nothing can be swapped.
+    A path has positions from the query over the stations to the answer, and -1 behind its end.
     """
     depth, sequences, heads, _, dim = layers.query.shape
     path = path.cpu()
@@ -116,7 +104,6 @@ def station_scores(
     names = ("positional", "symbolic", "entropy", "onward")
     arrays = {name: torch.full(shape, torch.nan) for name in names}
     use = torch.full((*shape, dim // 2), torch.nan)
-    swaps = 0
     device = layers.query.device
     for position in positions[is_query].unique().tolist():
         # Stations at one position see equally many tokens, so they are scored in one call over all layers.
@@ -139,8 +126,7 @@ def station_scores(
         for name, x in measured.items():
             arrays[name][sequence, station] = x.transpose(0, 1).float().cpu()
         use[sequence, station] = frequency_use(query, keys, angles, **options).transpose(0, 1).float().cpu()
-        swaps += len(sequence) * depth * heads * position * (position - 1) // 2
-    return StationScores(**arrays, use=use, swaps=swaps)
+    return StationScores(**arrays, use=use)
 
 
 def stations_that_ask(path: Int64[Tensor, "sequence reached"]) -> Bool[Tensor, "sequence station"]:

@@ -33,7 +33,7 @@ from posym_core.tasks import LetterTask, MultihopBatch, NumberTask
 TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators
 TASKS = {"number": NumberTask, "letter": LetterTask}
 DIMS = {
-    "checkpoint_step monitor_seconds swaps": "checkpoint",
+    "checkpoint_step monitor_seconds": "checkpoint",
     "accuracy": "checkpoint hop",
     "attention": "checkpoint example layer head query key",
     "entropy onward positional symbolic": "checkpoint hop station layer head",
@@ -176,7 +176,7 @@ class MultihopSettings:
         """Whether the result is whole only with its weights; see
         :func:`posym_companion.experiments.stored_result`.
         """
-        return self.seed in WEIGHTS_KEPT[: 1 if self.task == "number" else None] and not self.extra
+        return self.seed == WEIGHTS_KEPT and not self.extra
 
     @property
     def steps(self) -> int:
@@ -229,9 +229,9 @@ class MultihopSettings:
 
 
 SEEDS = (0, 1, 2, 3, 4)
-# Seeds whose weights stay beside the results, of Number the first alone; those of the others are read by hop_length and
-# hop_mechanism and then left out, since they weigh 5 MB a model.
-WEIGHTS_KEPT = (0, 1)
+# The seed whose weights stay beside the results; those of the others are read by hop_length and hop_mechanism and then
+# left out, since they weigh 5 MB a model.
+WEIGHTS_KEPT = 0
 # Beside the paper: what Number learns when sequences of 17 to 64 tokens are trained on.
 IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
 
@@ -296,7 +296,6 @@ class Watch:
         scores = station_scores(layers, sequences.path, angles=settings.angles)
         arrays = summary(scores, sequences.hops, longest=settings.hops)
         arrays["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
-        arrays["swaps"] = torch.tensor(scores.swaps)
         return arrays
 
     @property
@@ -313,7 +312,7 @@ class TrainedModel:
         model: in evaluation mode, its weights rounded to half precision: the very model that is kept and was tested.
         arrays: by checkpoint ``checkpoint_step``, ``accuracy`` ``[checkpoint, hop]``, what
             :func:`posym_companion.several_hops.hop_scores.summary` returns, ``attention``
-            ``[checkpoint, example, layer, head, query, key]`` in 1 / 255, ``monitor_seconds``, ``swaps``; by look
+            ``[checkpoint, example, layer, head, query, key]`` in 1 / 255, ``monitor_seconds``; by look
             ``look_step``, ``look_accuracy`` and ``training_seconds`` since the last; by record ``loss`` and
             ``loss_step``; ``example_tokens``, ``example_path``, and ``test_accuracy`` ``[hop]``.
     """
@@ -366,16 +365,6 @@ def train_together(
     Every model starts from the weights, sees the sequences and drops what it would alone, so it is the model that it
     would be alone up to rounding. A GPU makes a step as one CUDA graph and is hardly slower for a few models than for
     one; a CPU gains nothing.
-
-    Args:
-        settings: of each.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; data and weights start the same everywhere.
-        checkpoint: file that a killed run resumes from: on a CPU to the last bit.
-        progress: show a bar.
-        report: called with a line at every checkpoint.
-
-    Raises:
-        ValueError: if settings differ in more than seeds, or the lengths of sequences are drawn for every batch.
     """
     first = settings[0]
     if unlike := [one.name for one in settings[1:] if replace(one, seed=first.seed) != first]:

@@ -64,21 +64,15 @@ def candidates(tokens: Int64[Tensor, "sequence token"], task: NumberTask | Lette
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How often, and how much, heads look where a program does.
+    """How often heads look where a program does.
 
     Attributes:
         names: of the candidates.
         hits: share of tokens whose largest weight is on the candidate's target and no other candidate's.
-        weight: mean weight on the target, over the same tokens.
-        chance: share of hits of a head that looks anywhere at random.
-        tokens: how many tokens each candidate was judged on.
     """
 
     names: tuple[str, ...]
     hits: Float[Tensor, "layer head candidate"]
-    weight: Float[Tensor, "layer head candidate"]
-    chance: Float[Tensor, " candidate"]
-    tokens: Int64[Tensor, " candidate"]
 
     def function(self, layer: int, head: int) -> tuple[str, float]:
         """The candidate with most hits and its share, ``"none"`` where that is no more than half."""
@@ -112,23 +106,11 @@ def agreement(
     best = attention.amax(-1)
     single = (attention == best[..., None]).sum(-1) == 1
     looked = attention.argmax(-1)  # [sequence, layer, head, query]
-    hits, weight, chance, counts = [], [], [], []
+    hits = []
     for number, target in enumerate(programs.target):
         others = torch.cat([programs.target[:number], programs.target[number + 1 :]])
         judged = programs.asks & (target >= 0) & (others != target).all(0)
         rows = judged[:, None, None].expand_as(looked)
         hit = single & (looked == target[:, None, None])
-        on_target = attention.gather(-1, target.clamp_min(0)[:, None, None, :, None].expand(*looked.shape, 1))[..., 0]
-        total = rows.sum((0, 3))
-        hits.append((hit & rows).sum((0, 3)) / total)
-        weight.append((on_target * rows).sum((0, 3)) / total)
-        place = torch.arange(1, 1 + length, device=tokens.device, dtype=torch.float64)
-        chance.append((judged / place).sum() / judged.sum())
-        counts.append(judged.sum())
-    return Agreement(
-        names=programs.names,
-        hits=torch.stack(hits, -1),
-        weight=torch.stack(weight, -1),
-        chance=torch.stack(chance),
-        tokens=torch.stack(counts),
-    )
+        hits.append((hit & rows).sum((0, 3)) / rows.sum((0, 3)))
+    return Agreement(names=programs.names, hits=torch.stack(hits, -1))

@@ -2,10 +2,8 @@
 
 from posym_companion.solvers.answers_right_and_wrong import answer_results, right_and_wrong
 from posym_companion.solvers.areas import detection, detection_difference
-from posym_companion.solvers.families import family_model
 from posym_companion.solvers.head_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.head_removal import curve, language_advantages, removal_results
-from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
 from posym_companion.solvers.judges.solver_heads import load_settings
 from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
@@ -19,12 +17,9 @@ __all__ = [
     "curve",
     "detection",
     "detection_difference",
-    "family_model",
     "language_advantages",
     "load_settings",
     "measure_head_scores",
-    "origin_results",
-    "origin_share",
     "patched_heads",
     "removal_results",
     "right_and_wrong",

@@ -22,18 +22,7 @@ def detection(
     """Return the chance that one of the chosen heads scores above one of the others, ties counting half; 0.5 is blind.
 
     The interval draws chosen heads and others anew, each among themselves. It takes heads as independent, or, with
-    ``groups``, whole groups of heads.
-
-    Args:
-        scores: one number per head, any shape.
-        chosen: which heads do what is asked about, of the same shape.
-        groups: a label per head, such as its model's, of the same shape.
-        draws: of the bootstrap.
-        seed: of the bootstrap.
-
-    Raises:
-        ValueError: if shapes differ, a score is not finite, ``chosen`` holds what is neither true nor false, a label is
-            NaN, there is no chosen head or no other, or ``draws`` is below 1.
+    ``groups``, a label per head, whole groups of heads.
 
     >>> detection(np.array([0.9, 0.8, 0.1]), np.array([True, False, False])).value
     1.0

@@ -86,12 +86,8 @@ def small(setting: HeadRankings | None = None) -> HeadRankings:
 
 
 def measure(model: Any, tokenizer: Any, setting: HeadRankings, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """Every head's predictors and all orders; an ensemble has several members, a language model is the only one.
-
-    Returns:
-        ``predictors [member, question, predictor, layer, head]`` by ``predictor_names``; ``orders [member, question,
-        order, rank]`` by ``order_names``, heads counted layer by layer, the most needed first; the ``questions``; and
-        ``digest``, the SHA-256 of the weights.
+    """Return every head's predictors and all orders, heads counted layer by layer, the most needed first; an ensemble
+    has several members, a language model is the only one. ``digest`` is the SHA-256 of the weights.
     """
     rows = []
     for question in setting.questions:

@@ -3,8 +3,7 @@
 Heads say their mean, over all tokens of other prompts, in place of what they say: the first one of an order, the first
 two, four, eight and so on; or all but these. Accuracy against heads removed is a curve whose area is the smaller the
 sooner an order takes what is needed. Orders are those of :mod:`posym_companion.solvers.head_rankings`, made on the
-wording that was taught; here the wording is another. For intervals over heads as well, whole layers and lists of
-facts are drawn with replacement, and heads of layers that were not drawn stay in. This project's own.
+wording that was taught; here the wording is another. This project's own.
 """
 
 from __future__ import annotations
@@ -32,24 +31,20 @@ from posym_core.tasks import FactsBatch
 from posym_profile.interventions import patch_heads, record_head_outputs
 from posym_profile.prompts import binding_prompts
 
-Kind = Literal["remove", "layers", "beside", "random", "keep"]
+Kind = Literal["remove", "beside", "random", "keep"]
 # Orders that the rule compares; the others are shown beside them.
 JUDGED = tuple(name for name in TESTED if name.partition(",")[0] not in ("contrast", "cube size"))
 AGAINST = (LATE, EARLY, COPYING)
 ORDERS_OF: Mapping[Kind, tuple[str, ...]] = {
     "remove": (*JUDGED, *AGAINST),
-    "layers": (*JUDGED, *AGAINST),
     "beside": tuple(name for name in (*TESTED, *BASELINES) if name not in (*JUDGED, *AGAINST)),
     "random": tuple(f"random {draw}" for draw in range(DRAWS)),
     "keep": (*SCORES, LATE, EARLY, COPYING, "asked fact", "random 0", "random 1"),
 }
-# Draws of layers and lists, of a language model; decoders are many, and each has heads of its own.
-RESAMPLES = 6
 DIMS = {
     "order_names": "order",
     "counts": "count",
-    "lists": "list",
-    "available": "head",
+    "heads": "",
     "correct": "member question order count prompt",
     "ends": "member question end prompt",
 }
@@ -61,10 +56,8 @@ class HeadRemoval:
 
     Attributes:
         model: as in :class:`posym_companion.solvers.head_rankings.HeadRankings`.
-        what: ``"remove"`` the first heads of every order that the rule compares; the same of ``"layers"`` and lists
-            drawn with replacement; of the other orders that have a name, ``"beside"``; of ``"random"`` ones; or
-            ``"keep"`` the first heads and remove all others.
-        draw: which draw of layers and lists.
+        what: ``"remove"`` the first heads of every order that the rule compares; of the other orders that have a name,
+            ``"beside"``; of ``"random"`` ones; or ``"keep"`` the first heads and remove all others.
         wording: of a language model's prompts; one that was not taught.
         facts: of a list.
         lists: how many a language model reads; it is asked about every fact of each.
@@ -74,7 +67,6 @@ class HeadRemoval:
 
     model: str = "gemma-3-270m-binds"
     what: Kind = "remove"
-    draw: int = 0
     wording: str = "bought"
     facts: int = 8
     lists: int = 4
@@ -83,7 +75,7 @@ class HeadRemoval:
 
     @property
     def name(self) -> str:
-        return f"head_removal/{slug(self.model)}_{self.what}{self.draw if self.what == 'layers' else ''}"
+        return f"head_removal/{slug(self.model)}_{self.what}"
 
 
 def full_size() -> list[HeadRemoval]:
@@ -92,13 +84,10 @@ def full_size() -> list[HeadRemoval]:
 
 
 def list_settings(name: str) -> list[HeadRemoval]:
-    """One model's: random orders on one list, since these are many orders; of an ensemble no draws of layers."""
-    if name in SOLVERS:
-        kinds: tuple[Kind, ...] = ("remove", "beside", "random", "keep")
-        return [HeadRemoval(model=name, what=what) for what in kinds]
-    draws = [HeadRemoval(model=name, what="layers", draw=draw) for draw in range(RESAMPLES)]
-    one = HeadRemoval(model=name)
-    return [one, *draws, replace(one, what="beside"), replace(one, what="random", lists=1), replace(one, what="keep")]
+    """One model's: random orders on one list, since these are many orders."""
+    lists = {} if name in SOLVERS else {"random": 1}
+    kinds: tuple[Kind, ...] = ("remove", "beside", "random", "keep")
+    return [HeadRemoval(model=name, what=what, lists=lists.get(what, HeadRemoval.lists)) for what in kinds]
 
 
 def small(setting: HeadRemoval | None = None) -> HeadRemoval:
@@ -115,12 +104,7 @@ def _small_ranking(model: str) -> HeadRankings:
 
 
 def load_ranked_model(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any, Result]:
-    """The model, its tokenizer, and its stored rankings.
-
-    Raises:
-        MissingResultError: if its heads were not ranked.
-        ValueError: if the heads that were ranked are those of other weights.
-    """
+    """Return the model, its tokenizer, and its stored rankings, which must be of the same weights."""
     rankings = load_result(HeadRankings(model=name).name, folder=folder)
     model, tokenizer = ranked_models.load_ranked(name, device=device, folder=folder)
     require_ranked(model, rankings)
@@ -139,51 +123,32 @@ def require_ranked(model: Any, rankings: Result) -> None:
 def measure(
     model: Any, tokenizer: Any, rankings: Mapping[str, np.ndarray], setting: HeadRemoval, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """Right answers along every order.
+    """Return right answers along every order.
 
-    Returns:
-        ``correct [member, question, order, count, prompt]`` by ``order_names`` and ``counts``, how many heads are
-        removed or, of ``"keep"``, kept; ``ends [member, question, 2, prompt]``: with all heads, and with all that are
-        ``available [head]`` removed; ``lists [list]``: which of a language model's lists they are about.
+    ``correct [member, question, order, count, prompt]`` is by ``order_names`` and ``counts``, how many heads are
+    removed or, of ``"keep"``, kept; ``ends [member, question, 2, prompt]`` with all ``heads``, and without any.
     """
     from tqdm import tqdm
 
     orders, names = rankings["orders"].astype(int), rankings["order_names"].tolist()
     heads = rankings["predictors"].shape[-2:]
-    generator = np.random.default_rng((setting.seed, setting.draw))
-    drawn, available = np.arange(setting.lists), np.ones(heads, dtype=bool)
-    if setting.what == "layers":
-        drawn = generator.integers(setting.lists, size=setting.lists)
-        available[:] = False
-        available[generator.integers(heads[0], size=heads[0])] = True
-    available = available.ravel()
-    # A list that is drawn twice is read once.
-    which, again = np.unique(drawn, return_inverse=True)
     if setting.model in SOLVERS:
-        answers, asked_of = decoder_answers(model, setting, rankings["questions"].tolist(), heads), slice(None)
+        answers = decoder_answers(model, setting, rankings["questions"].tolist(), heads)
     else:
-        answers = language_answers(model, tokenizer, setting, which, heads)
-        asked_of = (again[:, None] * setting.facts + np.arange(setting.facts)).ravel()
-    few = setting.model not in SOLVERS and setting.what in ("layers", "keep")
-    counts = list_counts(int(available.sum()), coarse=few)
+        answers = language_answers(model, tokenizer, setting, heads)
+    counts = list_counts(int(np.prod(heads)), coarse=setting.model not in SOLVERS and setting.what == "keep")
     orders_of = ORDERS_OF[setting.what]
     steps = [(order, count) for order in orders_of for count in counts]
     rows = []
     for order, count in tqdm(steps, desc=setting.name, disable=not progress):
         sequence = orders[:, :, names.index(order)]
-        taken = select_first(sequence, available, count)
-        rows.append(answers(~taken & available if setting.what == "keep" else taken))
+        taken = select_first(sequence, count)
+        rows.append(answers(~taken if setting.what == "keep" else taken))
     correct = np.stack(rows, 2).reshape(*orders.shape[:2], len(orders_of), len(counts), -1)
-    whole = np.broadcast_to(available, (*orders.shape[:2], len(available)))
-    ends = np.stack([answers(np.zeros_like(whole)), answers(whole)], 2)
-    return {
-        "order_names": np.array(orders_of),
-        "counts": np.array(counts),
-        "lists": drawn,
-        "available": available,
-        "correct": correct[..., asked_of],
-        "ends": ends[..., asked_of],
-    }
+    whole = np.ones((*orders.shape[:2], orders.shape[-1]), dtype=bool)
+    ends = np.stack([answers(~whole), answers(whole)], 2)
+    named = {"order_names": np.array(orders_of), "counts": np.array(counts), "heads": np.prod(heads)}
+    return {**named, "correct": correct, "ends": ends}
 
 
 def list_counts(heads: int, *, coarse: bool = False) -> list[int]:
@@ -196,23 +161,17 @@ def list_counts(heads: int, *, coarse: bool = False) -> list[int]:
     return [count for count in (powers[1::2] if coarse else powers) if 2 * count <= heads]
 
 
-def select_first(
-    orders: Int[np.ndarray, "member question rank"], available: Bool[np.ndarray, " head"], count: int
-) -> Bool[np.ndarray, "member question head"]:
-    """Which heads are the first so many of an order among those that are available."""
-    present = available[orders]
-    chosen = present & (present.cumsum(-1) <= count)
+def select_first(orders: Int[np.ndarray, "*order rank"], count: int) -> Bool[np.ndarray, "*order head"]:
+    """Return which heads are the first so many of an order."""
     first_ones = np.zeros(orders.shape, dtype=bool)
-    np.put_along_axis(first_ones, orders, chosen, axis=-1)
+    np.put_along_axis(first_ones, orders[..., :count], True, axis=-1)
     return first_ones
 
 
 Answers = Callable[[Bool[np.ndarray, "member question head"]], Bool[np.ndarray, "member question prompt"]]
 
 
-def language_answers(
-    model: Any, tokenizer: Any, setting: HeadRemoval, which: Int[np.ndarray, " list"], heads: Sequence[int]
-) -> Answers:
+def language_answers(model: Any, tokenizer: Any, setting: HeadRemoval, heads: Sequence[int]) -> Answers:
     """What a language model answers when some heads are replaced by their mean output on other prompts of the same
     wording.
 
@@ -223,7 +182,7 @@ def language_answers(
     others = binding_prompts(tokenizer, **drawn, count=2 * setting.lists, seed=setting.seed + 1)
     outputs = record_head_outputs(model, others.input_ids).outputs
     mean = outputs.double().mean((0, 2)).to(outputs)
-    questions = questions_about(lists, which.tolist(), range(setting.facts))
+    questions = questions_about(lists, range(setting.lists), range(setting.facts))
     # Orders often begin with the same heads.
     answered: dict[bytes, np.ndarray] = {}
 

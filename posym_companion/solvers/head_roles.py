@@ -58,14 +58,7 @@ def patching(model: DecoderEnsemble, batch: FactsBatch, other: FactsBatch) -> Fl
 
     The preference is the score of ``other``'s answer minus that of ``batch``'s. What it gains when a head reads as on
     ``other``'s prompts, over what it gains on ``other``'s prompts themselves; both are summed over prompts first.
-
-    Args:
-        model: the ensemble.
-        batch: prompts with one question.
-        other: the same prompts with another answer, see :func:`with_other_answers`.
-
-    Raises:
-        ValueError: if the prompts have more than one question, or an answer is the same in both.
+    Prompts have one question, and ``other`` another answer to it, see :func:`with_other_answers`.
     """
     if batch.answer.shape[-1] != 1 or (batch.answer == other.answer).any():
         raise ValueError("patching needs prompts with one question, and another answer to each; draw them with ask")

@@ -18,13 +18,8 @@ from posym_profile.prompts import Prompts
 
 @dataclass(frozen=True, kw_only=True)
 class ListQuestions:
-    """As many questions about every list, list by list.
-
-    Attributes:
-        told: tokens before the questions, ``[list, token]``.
-        questions: tokens of the questions, ``[question, token]``.
-        asked: which fact each is about, ``[question]``.
-        alternatives: the attributes that a list names, ``[question, fact]``.
+    """As many questions about every list, list by list, with the fact that each is about and the attributes that its
+    list names.
     """
 
     told: Int[Tensor, "list token"]

@@ -34,17 +34,7 @@ def train_lora(
 ) -> Iterator[dict[str, nn.Parameter]]:
     """Within the block, ``model`` computes with low-rank additions that can be trained; afterwards it is what it was.
 
-    Args:
-        model: any model; its own weights are not trained.
-        modules: names of the modules whose ``weight`` is a matrix to add to.
-        rank: of every addition.
-        generator: of the first ``down``, on the CPU.
-
-    Yields:
-        The factors, named as :data:`LoraWeights` says.
-
-    Raises:
-        ValueError: if the rank is no positive number, or a module is not there or has no matrix.
+    Its own weights are not trained. Yield the factors, named as :data:`LoraWeights` says.
     """
     require_count("rank", rank, 1)
     chosen = {name: find_matrix(model, name) for name in modules}
@@ -62,11 +52,7 @@ def train_lora(
 def train_matrices(model: nn.Module, modules: Iterable[str]) -> Iterator[dict[str, Tensor]]:
     """Within the block, the matrices themselves can be trained, and no other weights; afterwards all are as before.
 
-    Yields:
-        The matrices as they were before, in memory of their own, by their modules' names.
-
-    Raises:
-        ValueError: if a module is not there or has no matrix.
+    Yield the matrices as they were before, by their modules' names.
     """
     chosen = {name: find_matrix(model, name).weight for name in modules}
     asked = {parameter: parameter.requires_grad for parameter in model.parameters()}
@@ -87,11 +73,7 @@ def train_matrices(model: nn.Module, modules: Iterable[str]) -> Iterator[dict[st
 def factor_change(
     change: Float[Tensor, "out in"], rank: int
 ) -> tuple[Float[Tensor, "out rank"], Float[Tensor, "rank in"]]:
-    """``up`` and ``down`` whose product is the matrix of this rank that is nearest to a change (Eckart and Young 1936).
-
-    Raises:
-        ValueError: if the rank is no positive number.
-    """
+    """Return factors whose product is the matrix of this rank that is nearest to a change (Eckart and Young 1936)."""
     require_count("rank", rank, 1)
     left, sizes, right = torch.linalg.svd(change.double(), full_matrices=False)
     root = sizes[:rank].sqrt()

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from posym_companion.experiments import load_experiment_model
-from posym_companion.solvers.solver_settings import TaskSolvers, expectation
+from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
 from posym_companion.solvers.task_solvers import train_ensemble
 from posym_core.models import DecoderEnsemble
@@ -36,10 +36,7 @@ ROOM = 100_000_000
 
 
 def _solvers() -> Mapping[str, TaskSolvers]:
-    full = [
-        TaskSolvers(band=band, layers=LAYERS, heads=HEADS, expected=expectation(band, LAYERS, ("binding", "index")))
-        for band in BANDS
-    ]
+    full = [TaskSolvers(band=band, layers=LAYERS, heads=HEADS) for band in BANDS]
     return {one.name.partition("/")[2]: one for one in (*full, *map(small_solver, full))}
 
 
@@ -54,13 +51,7 @@ def ranked_names() -> list[str]:
 
 
 def load_ranked(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any]:
-    """A language model and its tokenizer, or an ensemble of small decoders and nothing.
-
-    Args:
-        name: for :func:`posym_profile.load_model`, or one of :data:`SOLVERS`.
-        device: see :func:`posym_profile.load_model`.
-        folder: of results; these models need none.
-    """
+    """Return a language model and its tokenizer, or an ensemble of :data:`SOLVERS` and nothing."""
     if name not in SOLVERS:
         return load_experiment_model(name, device=device)
     return load_kept_solver(SOLVERS[name], device=device), None

@@ -4,9 +4,9 @@ On the prompts of :mod:`posym_companion.language_models.origins` four heads of S
 and look at the facts. All are purely symbolic by the papers' scores, but two of them, in a later layer, go with the
 origin of the fact that is asked about more than with its symbol. Here these heads, and the one of Gemma, are looked at
 on other prompts and in every run of :mod:`posym_companion.solvers.taught_gemma`: by crossed queries, and by an exchange
-of parts of keys as in :mod:`posym_companion.language_models.origin_patching`, in a third of all layers, and for every
-head in its own layer alone, so that nothing before it has changed. This project's own; that models first
-look for a fact and then for its ordering is found, by other means, by Prakash et al. (2026).
+of parts of keys as in :mod:`posym_companion.language_models.origin_patching`, for every head in its own layer alone, so
+that nothing before it has changed. This project's own; that models first look for a fact and then for its ordering is
+found, by other means, by Prakash et al. (2026).
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 from tqdm import tqdm
 
 from posym_companion.experiments import SECOND, Experiment, PromptSetting, name_prefix
-from posym_companion.language_models import origins
-from posym_companion.language_models.origin_patching import EXCHANGES as ALONE
-from posym_companion.language_models.origin_patching import RUNS, exchange_layer_alone, make_pairs, measure_prompt
-from posym_companion.language_models.origins import Origins
+from posym_companion.language_models.origin_patching import EXCHANGES as ALL_EXCHANGES
+from posym_companion.language_models.origin_patching import exchange_layer_alone, make_pairs
+from posym_companion.language_models.origins import FACTS, ask_other_facts
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_profile.language_models import PACKAGED, merge_lora
+from posym_core.metrics import AXES, BlockLayout, draw_latin_square
+from posym_profile.language_models import PACKAGED, choose_answers, merge_lora
 from posym_profile.planes import find_planes
+from posym_profile.prompts import Prompts, binding_prompts
+from posym_profile.scores import LayerHeads, map_layers, measure_crossed_logits, profile
 
 WORDINGS = ("likes", "bought")
 TAUGHT = (0, 1, 2)
 # Of an exchange in a head alone: eight prompts leave its slopes to the one or two that whole keys move most.
 ALONE_PROMPTS, ALONE_SEED = 32, 5000
-# What is exchanged in the third of the layers in which a head stands; nothing first.
-EXCHANGES = ("whole", "origin", "symbol", "other origins")
-# What is exchanged in a head's own layer, behind nothing.
-KEPT_ALONE = ("none", *ALONE)
-KEPT = (("none", "all"), *((exchange, layers) for layers in ("middle", "late") for exchange in EXCHANGES))
+# What is exchanged in a head's own layer, behind nothing; the last control is left out.
+EXCHANGES = ("none", *ALL_EXCHANGES[:-1])
 DIMS = {
     "contrasts": "factor prompt layer head",
     "log_ratio": "prompt pair exchange layer head",
@@ -61,7 +62,7 @@ class ReaderHeads(PromptSetting):
 
     taught: int = 0
     wording: str = "likes"
-    facts: int = origins.FACTS
+    facts: int = FACTS
     prompts: int = 8
     pairs: int = 2
     seed: int = 4000
@@ -87,51 +88,84 @@ def full_size() -> list[ReaderHeads]:
 def measure(
     model: Any, tokenizer: Any, folder: Path, setting: ReaderHeads, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """All arrays of one setting.
+    """Return ``contrasts [factor, prompt, layer, head]``, see :func:`measure_contrasts`, the scores ``positional`` and
+    ``symbolic``, and which prompts are answered right, ``correct``.
 
-    Returns:
-        ``contrasts [factor, prompt, layer, head]``, of the symbol asked for, of its origin and of the place, as in
-        :func:`posym_companion.language_models.origins.measure`, over whole blocks; ``log_ratio [prompt, pair, exchange,
-        layer, head]``, the logarithm of the last token's attention to the asked fact over that to the other, by
-        :data:`KEPT`; the scores ``positional`` and ``symbolic [prompt, layer, head]``; ``correct [prompt]``. With
-        ``alone`` nothing but ``log_ratio``, by :data:`KEPT_ALONE`.
+    With ``alone`` it is ``log_ratio [prompt, pair, exchange, layer, head]`` instead, the logarithm of the last token's
+    attention to the asked fact over that to the other, by :data:`EXCHANGES`.
     """
-    asked = Origins(
-        model=setting.model,
-        wording=setting.wording,
-        facts=setting.facts,
-        asked=True,
-        prompts=setting.prompts,
-        seed=setting.seed,
-        reads="few",
+    prompts = binding_prompts(
+        tokenizer, template=setting.wording, facts=setting.facts, count=setting.prompts, seed=setting.seed
     )
-    prompts = origins.draw_prompts(tokenizer, asked)
-    generator = torch.Generator().manual_seed(setting.seed)
     with merge_lora(model, kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)):
-        planes = find_planes(model, prompts.input_ids.shape[1])
-        drawn = planes, setting.pairs, generator
         if setting.alone:
-            alone = [
-                [
-                    exchange_layer_alone(model, pair, prompts, planes)
-                    for pair in make_pairs(model, prompts, number, *drawn)
-                ]
-                for number in range(setting.prompts)
-            ]
-            return {"log_ratio": np.array(alone, dtype=np.float16)}
-        read = origins.measure(model, tokenizer, asked, progress=False)
+            return {"log_ratio": _exchange_alone(model, prompts, setting)}
         rows = [
-            measure_prompt(model, prompts, number, *drawn)["log_ratio"]
+            measure_contrasts(model, prompts, number)
             for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
         ]
-    chosen = [RUNS.index(run) for run in KEPT]
+        scores = profile(model, prompts.input_ids, **prompts.layout, visible_only=False, progress=False)
+        correct = choose_answers(model, prompts).correct
     return {
-        "contrasts": read["contrasts"][read["curves"].tolist().index("block")].astype(np.float16),
-        "log_ratio": torch.stack(rows)[:, :, chosen].cpu().numpy().astype(np.float16),
-        "positional": read["positional"].astype(np.float16),
-        "symbolic": read["symbolic"].astype(np.float16),
-        "correct": read["correct"],
+        "contrasts": torch.stack(rows, 1).numpy().astype(np.float16),
+        "positional": scores.positional.float().numpy().astype(np.float16),
+        "symbolic": scores.symbolic.float().numpy().astype(np.float16),
+        "correct": correct.numpy(),
     }
+
+
+def _exchange_alone(model: Any, prompts: Prompts, setting: ReaderHeads) -> np.ndarray:
+    planes = find_planes(model, prompts.input_ids.shape[1])
+    generator = torch.Generator().manual_seed(setting.seed)
+    rows = [
+        [
+            exchange_layer_alone(model, pair, prompts, planes)[: len(EXCHANGES)]
+            for pair in make_pairs(model, prompts, number, planes, setting.pairs, generator)
+        ]
+        for number in range(setting.prompts)
+    ]
+    return np.array(rows, dtype=np.float16)
+
+
+def measure_contrasts(model: Any, prompts: Prompts, number: int) -> Float[Tensor, "factor layer head"]:
+    """Return how much the logit of the symbol asked for, of its origin in the query's own prompt and of its place there
+    lies above the others', with crossed queries that each ask for another place of their own prompt of a square.
+    """
+    prompt, swaps = prompts.input_ids[number], BlockLayout(**prompts.layout)
+    generator = torch.Generator().manual_seed(number)
+    orders = draw_latin_square(swaps.number, generator)
+    places = torch.randperm(swaps.number, generator=generator)
+    symbols = orders[torch.arange(len(orders)), places]
+    asked = {"symbol": symbols, "origin": places, "place": places}
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        seen = heads.find_seen_blocks(swaps)[0]
+        logits = measure_crossed_logits(heads, swaps).masked_fill(~seen, torch.nan)
+        by_content = logits.nanmean(-1)
+        at = orders.argsort(1).to(logits.device)[:, None, None, None].expand_as(by_content)
+        levels = {
+            "symbol": by_content.gather(-1, at).mean(0),
+            "origin": by_content.mean(0),
+            "place": logits.mean((0, -2)),
+        }
+        return {factor: x.transpose(0, 1) for factor, x in levels.items()}
+
+    orderings = ask_other_facts(prompt, orders, swaps, int(prompts.target[number]), symbols)
+    measured = map_layers(model, orderings, one_layer, progress=False, batch_size=len(orderings))
+    return torch.stack([measure_asked_contrast(measured[factor], asked[factor]) for factor in AXES]).float()
+
+
+def measure_asked_contrast(
+    logits: Float[Tensor, "query *head level"], asked: Int[Tensor, " query"]
+) -> Float[Tensor, "*head"]:
+    """Return how much the level asked for has more than the others, whatever every query or level has anyway.
+
+    The coefficient of the level asked for in least squares, beside a constant for each query and each level: what a
+    head prefers whoever asks is in none of it.
+    """
+    chosen = torch.nn.functional.one_hot(asked, logits.shape[-1]).double()
+    chosen = chosen - chosen.mean(0) - chosen.mean(1, keepdim=True) + chosen.mean()
+    return torch.einsum("q...l,ql->...", logits.double(), chosen) / chosen.square().sum()
 
 
 EXPERIMENT = Experiment(

@@ -16,7 +16,7 @@ from torch import Tensor
 from posym_core._checks import require_known_tokens
 from posym_profile.capture import unwrap
 from posym_profile.interventions import check_prompts, edit_head_outputs, patch_heads, require_outputs
-from posym_profile.language_models import make_unsupported_error, refuse_without_pictures
+from posym_profile.language_models import make_unsupported_error
 
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
 ROWS = 72
@@ -28,22 +28,9 @@ def patch_each_head(
     outputs: Float[Tensor, "layer head dim"],
     answers: Int64[Tensor, " answer"],
 ) -> Float[Tensor, "layer head answer"]:
-    """Logits of some answers behind a prompt when one head at a time says something else at the last token.
+    """Return logits of some answers behind a prompt when one head at a time says something else at the last token.
 
-    Args:
-        model: a Hugging Face decoder that keeps keys and values, in evaluation mode.
-        input_ids: one prompt of at least two tokens.
-        outputs: what each head says instead.
-        answers: tokens whose logits are wanted.
-
-    Returns:
-        For each head, the model's own logits with that head alone replaced, float32 on the CPU.
-
-    Raises:
-        UnsupportedModelError: see :func:`find_output_projections`; or if the model keeps no keys and values
-            of a prompt, or gives other logits by them.
-        TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads, or token
-            ids are not its own.
+    The model keeps keys and values of a prompt of at least two tokens, and gives the same logits by them.
     """
     model = unwrap(model)
     ids = check_prompts(model, input_ids, least=2)
@@ -51,7 +38,7 @@ def patch_each_head(
     layers, heads, _ = require_outputs(model, outputs, ())
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
-    with torch.no_grad(), refuse_without_pictures(model):
+    with torch.no_grad():
         cache = _kept(model, ids)
         for first in range(0, len(places), ROWS):
             rows = places[first : first + ROWS]
@@ -101,11 +88,7 @@ def patch_head(
     layer: int,
     head: int,
 ) -> Float[Tensor, "prompt vocabulary"]:
-    """Logits behind prompts when one head says something else at every token, in every prompt the same.
-
-    Raises:
-        UnsupportedModelError, TypeError, ValueError: see :func:`patch_heads`; or if token ids are not the model's own.
-    """
+    """Return logits behind prompts when one head says something else at every token, in every prompt the same."""
     model = unwrap(model)
     ids = check_prompts(model, input_ids)
     require_outputs(model, outputs, (ids.shape[1],))

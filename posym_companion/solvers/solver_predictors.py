@@ -19,11 +19,12 @@ from posym_companion.language_models.head_predictors import (
     swap_predictors,
 )
 from posym_companion.solvers.head_roles import record_members_outputs
-from posym_companion.solvers.origin_solvers import KEPT, OriginSolvers, measure_parts
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
+from posym_core.metrics import PARTS, compute_block_logits, draw_latin_square, permute_blocks
 from posym_core.models import DecoderEnsemble, make_generators
 from posym_core.tasks import MARKS, START, FactsBatch, Question
+from posym_profile.scores import make_key_anova
 
 # A purpose of data streams beside those of task_solvers: texts that are said twice.
 REPEATING = 5
@@ -56,15 +57,35 @@ def _from_swaps(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) 
 
 def _from_parts(model: DecoderEnsemble, solver: TaskSolvers, question: Question, squares: int) -> dict[str, Tensor]:
     """Parts of squares with each prompt's own query, ``[seed, square, layer, head]``; 0 where nothing varies."""
-    every = measure_parts(model, question, OriginSolvers(solver=solver, squares=squares))[:, 0].double()
-    parts = dict(zip(KEPT[:-1], every[..., :-1].unbind(-1), strict=True))
-    whole = every[..., :-1].sum(-1)
+    every = measure_parts(model, solver, question, squares).double()
+    parts = dict(zip(PARTS.values(), every.unbind(-1), strict=True))
+    whole = every.sum(-1)
     predictors = {}
     for kind, names in KINDS.items():
         some = sum_parts(parts, names)
         predictors[f"{kind} share"] = (some / whole).nanmean(1)
         predictors[f"{kind} size"] = some.mean(1).sqrt()
     return predictors
+
+
+def measure_parts(
+    model: DecoderEnsemble, solver: TaskSolvers, question: Question, squares: int
+) -> Float[Tensor, "seed square layer head part"]:
+    """Return the seven parts of the variance of the heads' logits on Latin squares of prompts."""
+    blocks, prompts = fact_layout(solver), draw_questions(model, question, squares, SCORING)
+    generator = torch.Generator().manual_seed(0)
+    measured = []
+    for square in range(squares):
+        orders = draw_latin_square(solver.facts, generator).to(prompts.tokens.device)
+        told = permute_blocks(prompts.tokens[:, square], orders, start=blocks.start, block_length=blocks.block_length)
+        heads = capture_heads(model, FactsBatch(told, *prompts[1:]))
+        fitted = blocks.fit(heads[0].keys.shape[-2])
+        logits = torch.stack([compute_block_logits(layer, fitted).mean(2) for layer in heads]).cpu()
+        seen = torch.ones(len(heads), solver.facts, dtype=torch.bool)
+        cube = make_key_anova(logits, orders.cpu(), seen, rounding=torch.finfo(torch.float32).eps)
+        parts = torch.stack([cube.parts[name] for name in PARTS.values()], -1)
+        measured.append(parts.nan_to_num(0).unflatten(0, (len(model.seeds), solver.layers)))
+    return torch.stack(measured, 1)
 
 
 def _copying(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:

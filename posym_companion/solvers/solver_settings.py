@@ -1,13 +1,8 @@
-"""Settings of the decoders that solve binding and index: bands of angles, sizes, and what is expected of each.
-
-Every setting carries what was expected of it before any was run at full size. The expectations rest on the claims for
-one layer and on trial runs of two layers with one or two seeds (angles of base 1e4, slow, fast and none).
-"""
+"""Settings of the decoders that solve binding and index: bands of angles, and sizes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
@@ -43,7 +38,6 @@ class TaskSolvers:
         look_every: steps between looks at accuracy and scores.
         test_prompts: prompts of each kind for accuracy, ablation and patching.
         score_prompts: prompts of each kind for scores.
-        expected: whether each kind of question is expected to be solved; written before the run.
     """
 
     band: str = "1e4"
@@ -61,7 +55,6 @@ class TaskSolvers:
     look_every: int = 50
     test_prompts: int = 512
     score_prompts: int = 48
-    expected: Mapping[str, bool] = field(default_factory=dict)
 
     def __post_init__(self):
         unknown = [name for name in self.band.split("+") if name not in BANDS]
@@ -122,21 +115,6 @@ def band_angles(band: str, planes: int, length: int) -> Float[Tensor, " plane"]:
     return between(*edges[band]) if band in edges else torch.zeros(planes, dtype=torch.float64)
 
 
-def expectation(band: str, layers: int, questions: tuple[Question, ...]) -> dict[str, bool]:
-    """Which kinds of question a setting is expected to solve.
-
-    A fact's attribute must have been tied to the name before it when the question compares names, so one layer binds
-    nothing. With two or more, binding needs slow or stopped planes where names are compared (the last layer) and a
-    rotation where the attribute looks one token back (the first). Index needs places: one layer knows them if
-    some plane turns by more than an eighth over the context; with more layers the causal mask is enough.
-    """
-    first, last = (band.split("+") * 2)[:2]
-    binds = layers > 1 and first != "none" and last != "fast"
-    places = layers > 1 or first not in ("slow", "none")
-    solved = {"binding": binds, "index": places, "last": binds}
-    return {question: solved[question] for question in questions}
-
-
 def full_size() -> list[TaskSolvers]:
     """The grid, in the order in which it is worth running; there is no ``model`` to choose.
 
@@ -163,7 +141,7 @@ def full_size() -> list[TaskSolvers]:
         setting = TaskSolvers(**plan)
         if setting.layers == 1:
             setting = replace(setting, training=replace(setting.training, steps=800))
-        settings.append(replace(setting, expected=expectation(setting.band, setting.layers, setting.questions)))
+        settings.append(setting)
     return settings
 
 

@@ -34,8 +34,6 @@ HEADS: Mapping[str, Sequence[str | Measurement]] = {
     "scores": (*SCORES[:3], lambda layer: layer.matrix.diagonal(dim1=-2, dim2=-1).std(-1)),
     "null_scores": ("null_positional", "null_symbolic"),
     "shares": SHARES,
-    "plane_shares": tuple(f"plane_{name}" for name in SHARES),
-    "plane_scores": ("plane_positional", "plane_symbolic"),
     "energy": ("plane_energy_share",),
 }
 DIMS = {
@@ -49,8 +47,6 @@ DIMS = {
     "intact": "seed question",
     "ablated patched": "seed question layer head",
     "stopped": "seed question stop",
-    "plane_shares": "seed question layer head plane share",
-    "plane_scores": "seed question layer head plane kind",
     "energy": "seed question layer head plane",
 }
 
@@ -58,14 +54,12 @@ DIMS = {
 def measure(
     setting: TaskSolvers, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """Train one ensemble and find out what its heads are and do.
+    """Train one ensemble, and return what its heads are and do.
 
-    Returns:
-        Right answers ``hits`` of ``asked`` by the place of the fact; accuracy at every look; of every head on every
-        kind of question ``scores``, those of the null model, variance ``shares``, accuracy when it is ``ablated`` and
-        what it carries when ``patched``, each plane's shares, scores and part of the energy; accuracy ``intact`` on the
-        same prompts, and with planes ``stopped`` after training: all, those that turn by a whole turn or more over the
-        context, those that turn by less than an eighth.
+    Right answers ``hits`` of ``asked`` are by the place of the fact. A head is ``ablated`` and ``patched`` as
+    :mod:`posym_companion.solvers.head_roles` says, and ``intact`` is the accuracy on the same prompts. ``stopped`` is
+    that with planes stopped after training: all, those that turn by a whole turn or more over the context, those that
+    turn by less than an eighth.
     """
     model, history = train_ensemble(
         setting, device=device, work=work, observe=make_observer(setting), progress=progress
@@ -175,7 +169,7 @@ def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
 
 
 def measure_heads(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.ndarray]:
-    """Scores, shares, planes and attention of every head on every kind of question, means over prompts."""
+    """Return scores, shares and planes' energy of every head on every kind of question, means over prompts."""
     rows: dict[str, list[Tensor]] = {}
     keys = slice(1, setting.task.context - 1)
     for question in setting.questions:

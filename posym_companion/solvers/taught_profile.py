@@ -57,8 +57,8 @@ class TaughtProfile:
 
 
 def full_size(model: str = PACKAGED) -> list[TaughtProfile]:
-    """Three seeds and three wordings at the length that was taught, with each remedy; controls on one, with a lead."""
-    bound = [setting for remedy in ("lead", "varied") for setting in list_variant_settings(remedy, model)]
+    """Three seeds and three wordings at the length that was taught, behind a lead; controls on one."""
+    bound = list_variant_settings("lead", model)
     return bound + [
         setting for lesson in ("third", "wrong") for setting in list_variant_settings("lead", model, lesson)
     ]

@@ -25,14 +25,13 @@ from posym_core._checks import require_count, require_evaluation
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._recording import Recorder, record_calls
-from posym_profile.capture._routes import ROUTES, Route, run_uncompiled
+from posym_profile.capture._routes import ROUTES, Route
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import (
     check_attention_kind,
     check_decoder,
-    make_no_attention_error,
+    check_uncompiled,
     make_unsupported_error,
-    refuse_without_pictures,
 )
 
 # The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
@@ -100,7 +99,11 @@ def forward_with_hook(
             forward(model, input_ids, **inputs)
         if next(calls):
             return candidate
-    raise make_no_attention_error(model)
+    raise make_unsupported_error(
+        model,
+        "makes no attention call that could be captured: none through transformers' attention interface, none of "
+        "scaled_dot_product_attention, and no product of [prompt, head, token, dim] followed by a softmax",
+    )
 
 
 @contextlib.contextmanager
@@ -132,8 +135,9 @@ def hook_attention(
         UnsupportedModelError: within the block, when a call is not a softmax over scaled products.
     """
     check_attention_kind(model)
+    check_uncompiled(model)
     recorder = Recorder(model, receive, rows, keep, verify, tokens)
-    with ONE_AT_A_TIME, run_uncompiled(), record_calls(recorder, route):
+    with ONE_AT_A_TIME, record_calls(recorder, route):
         yield recorder.seen
 
 
@@ -146,7 +150,7 @@ def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: 
         inputs["logits_to_keep"] = 1
     if "use_cache" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         inputs["use_cache"] = False
-    with torch.no_grad(), refuse_without_pictures(model):
+    with torch.no_grad():
         return backbone(input_ids.to(find_input_device(model)), **inputs)
 
 

@@ -15,10 +15,11 @@ from posym_core._checks import require
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._routes import AttentionFunctions, Route, replace_forward, wrap_interface
 from posym_profile.language_models._refusals import (
+    PLAIN,
     UnsupportedModelError,
     check_sparse,
     check_tokens,
-    make_no_products_error,
+    make_unsupported_error,
 )
 
 # Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
@@ -124,7 +125,8 @@ class Recorder:
         return of_rows
 
     def make_error(self, module: nn.Module, reason: str) -> UnsupportedModelError:
-        return make_no_products_error(self.model, module, reason)
+        why = f"{reason}, so that its logits are not scaled products of rotated queries and keys alone"
+        return make_unsupported_error(self.model, why, f"{PLAIN}, on sdpa or eager attention", module=module)
 
     def make_not_finite_error(self, call: AttentionInputs) -> ValueError:
         bad = [name for name, x in self.model.named_parameters() if not bool(x.isfinite().all())]

@@ -30,12 +30,6 @@ SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, *SUMMED_PRODUCTS)
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
-# The compiler has one stance for all threads: the first open block of `run_uncompiled` sets it, and the last one puts
-# back what was there.
-_OPEN = 0
-_STANCE = contextlib.ExitStack()
-_CHANGING = threading.Lock()
-
 
 @contextlib.contextmanager
 def wrap_interface(model: nn.Module, modules: Collection[nn.Module], around: Callable[..., Any]) -> Iterator[None]:
@@ -148,35 +142,10 @@ def limit_to_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def run_uncompiled() -> Iterator[None]:
-    """Run uncompiled within the block what ``torch.compile`` compiled, so that hooks act.
-
-    Code that was compiled before a hook was set, or an attention function replaced, does not know of either. Other
-    threads run uncompiled meanwhile, too: hooks that are theirs alone would otherwise be compiled along.
-    """
-    global _OPEN
-    if "torch._dynamo" not in sys.modules:  # nothing was compiled, and its import takes seconds
-        yield
-        return
-    with _CHANGING:
-        if not _OPEN:
-            _STANCE.enter_context(torch.compiler.set_stance("force_eager"))
-        _OPEN += 1
-    try:
-        yield
-    finally:
-        with _CHANGING:
-            _OPEN -= 1
-            if not _OPEN:
-                _STANCE.close()
-
-
-@contextlib.contextmanager
 def replace_forward(modules: Iterable[nn.Module], instead: Callable[..., Any]) -> Iterator[None]:
     """Let modules run by ``instead(run, module, ...)`` within the block, in this thread; ``run`` is their own forward.
 
-    Blocks of several threads undo each other: hold ``ONE_AT_A_TIME`` around one. Functions ``instead`` are called
-    ``run_module``, by which an error of the model's own is known.
+    Blocks of several threads undo each other: hold ``ONE_AT_A_TIME`` around one.
     """
     owner = threading.get_ident()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from posym_profile.language_models._refusals import make_unsupported_error
+from posym_profile.language_models._refusals import check_uncompiled, make_unsupported_error
 
 # Kinds of PEFT that choose or share weights in a forward pass of their own, beside the model's.
 OWN_PASSES = {"POLY", "SHADOW", "XLORA"}
@@ -24,8 +24,7 @@ def unwrap(model: Any) -> nn.Module:
 
     Raises:
         UnsupportedModelError: if the wrapper does more than its model, so that this would be another model: learned
-            prompts or prefixes, adapters that are mixed on the way, edits of nnsight, soft-caps and sinks in the
-            attention of TransformerLens; or if no model is in reach, as behind a vLLM engine.
+            prompts or prefixes, adapters that are mixed on the way, edits of nnsight.
     """
     while True:
         inside = _find_inside(model)
@@ -34,68 +33,43 @@ def unwrap(model: Any) -> nn.Module:
         model = inside
 
 
+def unwrap_to_edit(model: Any) -> nn.Module:
+    """Return what :func:`unwrap` finds; raise if the model or a part of it is compiled."""
+    inside = unwrap(model)
+    for part in (model, inside):
+        if isinstance(part, nn.Module):
+            check_uncompiled(part)
+    return inside
+
+
 def _find_inside(model: Any) -> Any:
     """Return what a wrapper wraps; None if it is none."""
-    classes, name = type(model).__mro__, type(model).__name__
-    kinds = {(cls.__module__.partition(".")[0], cls.__name__) for cls in classes}
-    if any("vllm" in cls.__module__.split(".") for cls in classes):
-        raise make_unsupported_error(
-            name,
-            "is an engine of vLLM, whose kernels attend in processes of their own, so that no queries and keys can be "
-            "read",
-            "profile the same checkpoint by posym_profile.load_model(name)",
-        )
+    name = type(model).__name__
+    kinds = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(model).__mro__}
     if ("torch", "OptimizedModule") in kinds:
         return model._orig_mod
     if ("nnsight", "Envoy") in kinds:
-        return _in_nnsight(model, name)
+        if model._edits:
+            why = f"holds {len(model._edits)} edits, which act in traces only"
+            raise make_unsupported_error(name, why, "call clear_edits(), or alter the model itself")
+        return model._module
     if kinds & {("peft", "PeftModel"), ("peft", "PeftMixedModel")}:
-        return _in_peft(model, name)
+        _check_adapters(model, name)
+        return model.base_model.model
     if ("transformer_lens", "TransformerBridge") in kinds:
-        return _in_bridge(model, name)
+        return model.original_model
     return None
 
 
-def _in_nnsight(model: Any, name: str) -> nn.Module:
-    if not getattr(model, "dispatched", True):
-        raise make_unsupported_error(name, "has not loaded its weights yet", "call dispatch() first")
-    if model._edits:
-        why = f"holds {len(model._edits)} edits, which act in traces only"
-        raise make_unsupported_error(name, why, "call clear_edits(), or alter the model itself")
-    return model._module
-
-
-def _in_peft(model: Any, name: str) -> nn.Module:
+def _check_adapters(model: Any, name: str) -> None:
+    """Raise if an active adapter acts elsewhere than in the model's layers."""
     active = model.active_adapters
     for adapter in [active] if isinstance(active, str) else active:
         config = model.peft_config[adapter]
         kind = str(getattr(config.peft_type, "value", config.peft_type))
-        if config.is_prompt_learning:
-            reason = "puts learned tokens or keys in front of the prompt"
-        elif kind in OWN_PASSES or getattr(config, "alora_invocation_tokens", None):
-            reason = "acts in a forward pass of its own"
-        else:
-            continue
-        raise make_unsupported_error(
-            f"{name}:",
-            f"adapter {adapter!r} ({kind}) {reason}, and not in the model's layers",
-            "profile its base model, or one with adapters such as LoRA",
-        )
-    return model.base_model.model
-
-
-def _in_bridge(model: Any, name: str) -> nn.Module:
-    try:
-        inside = model.original_model
-    except AttributeError:
-        why = f"runs its model elsewhere, by {type(model._driver).__name__}"
-        raise make_unsupported_error(name, why, "boot it by boot_transformers") from None
-    for module in inside.modules():
-        for what in ("attn_logit_softcapping", "sinks"):
-            if getattr(module, what, None) is not None:
-                raise make_unsupported_error(
-                    f"{name} of {type(inside).__name__}",
-                    f"attends by code of its own, from which {what} cannot be read",
-                    "load the model by posym_profile.load_model, and profile that",
-                )
-    return inside
+        if config.is_prompt_learning or kind in OWN_PASSES or getattr(config, "alora_invocation_tokens", None):
+            raise make_unsupported_error(
+                f"{name}:",
+                f"adapter {adapter!r} ({kind}) does not act in the model's layers alone",
+                "profile its base model, or one with adapters such as LoRA",
+            )

@@ -27,14 +27,12 @@ from posym_profile.capture._capturing import (
     forward_with_hook,
     get_input_embeddings,
 )
-from posym_profile.capture._routes import limit_to_thread, run_uncompiled
-from posym_profile.capture._wrappers import unwrap
+from posym_profile.capture._routes import limit_to_thread
+from posym_profile.capture._wrappers import unwrap, unwrap_to_edit
 from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.language_models._refusals import (
     UnsupportedModelError,
-    check_output_layer,
     make_unsupported_error,
-    refuse_without_pictures,
 )
 
 # What Hugging Face decoders call the projection.
@@ -129,8 +127,8 @@ def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutpu
 
     It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
     looks on. Works with gradients, and within :func:`posym_profile.interventions.edit_rope`. What
-    ``torch.compile`` made of the model runs uncompiled in the block. Refuses the models that
-    :func:`find_output_projections` refuses.
+    ``torch.compile`` made of the model does not see the edit: run the model itself in the block. Refuses the models
+    that :func:`find_output_projections` refuses.
     """
 
     def hook(layer: int, heads: int) -> Callable:
@@ -149,8 +147,7 @@ def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutpu
         return before
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(run_uncompiled())
-        for layer, (module, heads) in enumerate(_find_projections(unwrap(model))):
+        for layer, (module, heads) in enumerate(_find_projections(unwrap_to_edit(model))):
             stack.callback(module.register_forward_pre_hook(limit_to_thread(hook(layer, heads))).remove)
         yield
 
@@ -170,7 +167,7 @@ class PassOutputs:
 
 def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> PassOutputs:
     """Record the outputs of all heads, and the answers, in one pass over prompts of equal length."""
-    model = unwrap(model)
+    model = unwrap_to_edit(model)
     ids = check_prompts(model, input_ids)
     seen: list[Tensor] = []
     *_, width = _measure_outputs(model)
@@ -178,7 +175,7 @@ def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) ->
     def look(layer: int, outputs: Tensor) -> None:
         seen.append(nn.functional.pad(outputs.detach(), (0, width - outputs.shape[-1])).clone())
 
-    with torch.no_grad(), edit_head_outputs(model, look), refuse_without_pictures(model):
+    with torch.no_grad(), edit_head_outputs(model, look):
         logits = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
         if any(outputs.shape[1] < ids.shape[1] for outputs in seen):
             # Some leave out what the last layers' other tokens would say when no logits of these are wanted.
@@ -206,7 +203,7 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
     >>> with patch_heads(model, [(5, 1)], clean):  # doctest: +SKIP
     ...     logits = model(other_ids, use_cache=False).logits
     """
-    model = unwrap(model)
+    model = unwrap_to_edit(model)
     check_model(model)
     form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
     layers, number, _ = require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
@@ -257,7 +254,7 @@ def ablate_heads(
     if (input_ids is None) != (by == "zero"):
         rule = "needs input_ids, prompts to take other outputs from" if input_ids is None else "takes no input_ids"
         raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
-    model = unwrap(model)
+    model = unwrap_to_edit(model)
     check_model(model)
     layers, number, width = _measure_outputs(model)
     chosen = _group_by_layer(heads, layers, number)
@@ -326,7 +323,6 @@ def _make_heads_error(what: str, heads: object) -> ValueError:
 def check_prompts(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
     """Return token ids on the model's device; refuse what cannot be run, and a model that gives no answer."""
     check_model(model)
-    check_output_layer(model)
     ids = check_input_ids(input_ids, least=least)
     require_known_tokens("input_ids", ids, get_input_embeddings(model))
     return ids.to(find_input_device(model))

@@ -32,11 +32,10 @@ from posym_profile.capture._routes import (
     Route,
     limit_to_thread,
     replace_forward,
-    run_uncompiled,
     wrap_interface,
 )
 from posym_profile.interventions._plane_interventions import Intervention
-from posym_profile.language_models._refusals import check_apart, check_grouped
+from posym_profile.language_models._refusals import check_apart
 from posym_profile.planes._rotary_planes import Planes, find_planes
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
@@ -109,7 +108,7 @@ def edit_rope(
 ) -> Iterator[EditedModel]:
     """Let the model attend with other planes within the block, in this thread.
 
-    What ``torch.compile`` made of the model runs uncompiled in the block.
+    What ``torch.compile`` made of the model does not see the edit: run the model itself in the block.
 
     Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
     count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
@@ -156,7 +155,6 @@ def edit_rope(
     with contextlib.ExitStack() as stack:
         # The library's table of attention functions belongs to all models: one at a time, as with taps.
         stack.enter_context(ONE_AT_A_TIME)
-        stack.enter_context(run_uncompiled())
         for layer, call in enumerate(calls):
             changed = _ChangedLayer(edited, layer, call, place, route)
             if changed.touched.any():
@@ -212,9 +210,6 @@ class _ChangedLayer:
         self.gain = planes.gain.chunk(2)[1][chosen]
         rows = slice(0, 1) if self.alike else slice(None)
         self.delta, self.kept, self.change = (x[rows][:, chosen] for x in (delta, kept, self.touched))
-        grouped = route == "interface" and call.keys.shape[1] < self.heads
-        if grouped and not self.alike:
-            check_grouped(call.module)
 
     def run_module(self, model: nn.Module, run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
         """Run the module with changed queries and keys."""

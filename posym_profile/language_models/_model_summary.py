@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from posym_profile.language_models._loading import explain_errors, load_config
+from posym_profile.language_models._loading import load_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ def summarize_model(name: str) -> ModelSummary:
     from transformers import AutoModelForCausalLM
 
     config = load_config(name)
-    with explain_errors(name), torch.device("meta"):
+    with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     return summarize_loaded(model)
 

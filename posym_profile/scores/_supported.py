@@ -6,7 +6,6 @@ random weights and compared with its own attention weights on keys that were tru
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import os
@@ -19,7 +18,6 @@ import torch
 
 from posym_profile.language_models._loading import load_config
 from posym_profile.language_models._model_summary import ModelSummary, get_text_config, summarize_loaded
-from posym_profile.language_models._packaged import NAMES
 from posym_profile.language_models._refusals import UnsupportedModelError, check_position_settings
 from posym_profile.scores._visibility import format_count, format_runs
 
@@ -84,7 +82,7 @@ def find_support(name: str) -> Support:
             of transformers (``"LlamaForCausalLM"``, ``"llama"``), for which nothing is.
 
     Raises:
-        FileNotFoundError: if there is no such model or class, no access to it, or no network; the message says which.
+        OSError, ValueError: if transformers finds no such model.
     """
     rows = read_supported_decoders()["decoders"]
     folder = os.path.isdir(name)
@@ -93,17 +91,15 @@ def find_support(name: str) -> Support:
         # A class may be that of several kinds, of which the oldest gave it its name.
         oldest = min(called, key=lambda row: [int(part) for part in row["since"].split(".")])
         return Support(**_read_row(name, oldest))
-    if name not in NAMES and "/" not in name and not folder:
-        if (refused := _refuse_with_pictures(name)) is not None:
-            return refused
-        _require_no_slip_of_a_class(name, rows)
+    if not folder and (refused := _refuse_with_pictures(name)) is not None:
+        return refused
     row = next((row for row in rows if row["kind"] == _kind_in_folder(name)), None)
     try:
         config = load_config(name)
         check_position_settings(config, name)
     except UnsupportedModelError as error:
         return Support(name=name, verdict="refused", why=str(error).removeprefix(name).strip())
-    except FileNotFoundError:
+    except (OSError, ValueError):
         import transformers
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -144,18 +140,6 @@ def _refuse_with_pictures(name: str) -> Support | None:
             )
             return Support(name=name, verdict="refused", why=why, model=str(model))
     return None
-
-
-def _require_no_slip_of_a_class(name: str, rows: list[Mapping[str, str]]) -> None:
-    """Refuse what looks like a class and is none, before the hub is asked for it."""
-    models = {row["model"].casefold(): row["model"] for row in rows}
-    near = difflib.get_close_matches(name.casefold(), models, n=3, cutoff=0.8)
-    if near or name.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
-        meant = f"; near are {', '.join(models[one] for one in near)}" if near else ""
-        raise FileNotFoundError(
-            f"transformers has no causal decoder of the class {name!r}{meant}. Pass a class, a folder with "
-            "config.json, or a name on the Hugging Face hub (owner/model)"
-        )
 
 
 def _kind_in_folder(name: str) -> str | None:

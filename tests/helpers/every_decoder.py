@@ -129,9 +129,8 @@ REFUSED: dict[str, str] = {
 }
 # Keys mix neighbouring tokens, so that hidden states in another order give other keys: swaps are of keys.
 MIXED = ("zaya",)
-# Kinds that transformers loads with their parts for pictures, and words of the refusal of those that fail on text.
+# Kinds that transformers loads with their parts for pictures, and words of the refusal of those that are refused.
 WITH_PICTURES = {
-    **dict.fromkeys(["blip", "blip-2", "idefics", "instructblip", "pi0"], "does not run on text alone"),
     **dict.fromkeys(["pix2struct", "t5gemma2", "udop", "vision-encoder-decoder"], "is an encoder-decoder"),
     "pp_formulanet": "has no single embedding of token ids",
     **dict.fromkeys(["aya_vision", "llava", "mllama", "qwen3_vl"], ""),

@@ -10,11 +10,10 @@ import numpy as np
 
 from posym_core.store._sealing import sha256
 from posym_profile.language_models import _packaged as packaged
-from posym_profile.language_models._gguf_tokenizers import SMOLLM_MARKS
 
 NAME = "smollm2-135m"
 WIDTH, INNER, HEADS, LAYERS = 32, 64, 4, 2
-TOKENS = list(dict.fromkeys([*SMOLLM_MARKS.values(), *"abcdefgh", "ab", "abc"]))
+TOKENS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", *"abcdefgh", "ab", "abc"]
 
 
 def write_gguf(path: Path) -> None:
@@ -53,5 +52,5 @@ def tiny_packaged(path: Path) -> packaged.Packaged:
     if not path.exists():
         write_gguf(path)
     return dataclasses.replace(
-        packaged.MODELS[NAME], package="gguf", sha256=sha256(path), source=lambda folder: path, room=1, known={}
+        packaged.MODELS[NAME], package="gguf", sha256=sha256(path), source=lambda folder: path, room=1
     )

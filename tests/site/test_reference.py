@@ -22,7 +22,6 @@ ROOMS = {
     "posym_profile": ("prompts", "language_models", "capture", "planes", "scores", "interventions", "report"),
 }
 FACES = (*(f"{package}.{room}" for package in ROOMS for room in ROOMS[package]), "posym_figures", "posym_figures.plots")
-COMPANION = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later", "ledger", "book")
 
 
 def documented_modules() -> list[str]:
@@ -34,22 +33,14 @@ def public_objects() -> dict[str, object]:
     """Classes and functions that faces offer, by where the reference has them; values have no entry of their own."""
     faces = {name: importlib.import_module(name) for name in FACES}
     offered = {f"{face}.{name}": getattr(module, name) for face, module in faces.items() for name in module.__all__}
-    for room in COMPANION:
-        module = importlib.import_module(f"posym_companion.{room}")
-        things = [getattr(module, name) for name in module.__all__]
-        offered |= {f"{thing.__module__}.{thing.__qualname__}": thing for thing in things if callable(thing)}
     return {name: thing for name, thing in offered.items() if inspect.isclass(thing) or inspect.isfunction(thing)}
 
 
 def test_the_reference_documents_faces_and_nothing_else() -> None:
-    """Of the companion, the modules that what its rooms offer is from."""
     modules = documented_modules()
     assert len(set(modules)) == len(modules)
-    assert {name for name in modules if not name.startswith("posym_companion")} == set(FACES)
-    assert {name.rpartition(".")[0] for name in public_objects()} <= set(modules)
+    assert set(modules) == set(FACES)
     assert all(thing.__doc__ for thing in public_objects().values())
-    for name in modules:
-        importlib.import_module(name)
 
 
 def test_headings_are_what_one_imports_from() -> None:
@@ -73,9 +64,7 @@ def test_built_reference_has_an_anchor_for_every_public_name(continuous_integrat
         for page in (ROOT / "_build" / "html" / "book" / "package" / "api").glob("*.html")
     ]
     anchors = {
-        anchor
-        for page in pages
-        for anchor in re.findall(r'id="(posym_(?:core|profile|figures|companion)\.[\w.]+)"', page)
+        anchor for page in pages for anchor in re.findall(r'id="(posym_(?:core|profile|figures)\.[\w.]+)"', page)
     }
     assert public_objects().keys() <= anchors
 

@@ -25,7 +25,6 @@ from posym_profile.language_models._loading import load_tokenizer
 CELLS = {
     "language_model/gemma_learns": "calls = capture(model",
     "language_model/score_trust": "rounds = [",
-    "later/what_came_after": "slider_figure(",
     "one_head/trained_geometry": "live = head_geometry.measure(",
 }
 

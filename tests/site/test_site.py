@@ -35,7 +35,6 @@ from PIL import Image
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
 from benchmarks import readme_picture
-from posym_core.encodings import ENCODINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
@@ -577,25 +576,6 @@ def test_choices_change_their_drawings(visit: Visit) -> None:
                 silent.append(f"a choice of figure {number} does not answer the arrow keys")
             choice.select_option(value=start)
     assert not silent
-    assert not visit.trouble
-
-
-@pytest.mark.parametrize("visit", ["book/encodings/atlas.html"], indirect=True)
-def test_every_encoding_of_the_atlas_has_a_drawing_and_a_reading_of_its_own(visit: Visit) -> None:
-    figure = visit.page.query_selector(".posym-figure:has(select)")
-    assert figure is not None
-    choice = figure.query_selector("select")
-    assert choice is not None
-    drawn, matrices = [], []
-    for option in choice.query_selector_all("option"):
-        choice.select_option(value=str(option.get_attribute("value")))
-        drawn.append(figure.evaluate(DRAWN))
-        matrices.append(figure.evaluate("figure => figure.querySelector('svg').innerHTML"))
-    assert len(set(drawn)) == len(drawn) == len(ENCODINGS)
-    # The four that have no C share one hatched matrix.
-    assert matrices.count(matrices[list(ENCODINGS).index("path")]) == 4
-    assert len(set(matrices)) == len(matrices) - 3
-    assert "undefined" in drawn[list(ENCODINGS).index("carope")]
     assert not visit.trouble
 
 

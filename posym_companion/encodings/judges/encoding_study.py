@@ -20,7 +20,7 @@ from posym_companion.encodings.encoding_study import (
     same_without_padding,
 )
 from posym_companion.judging import Look, Yielded, judge
-from posym_companion.results import Result, load_result
+from posym_companion.results import Result, load_result, load_stored_results
 from posym_core.metrics import mean_interval
 
 FAILS = 0.25  # an accuracy below this is a failure
@@ -46,6 +46,11 @@ def load_study(task: StudyTask, setup: str, folder: Path | None = None) -> Resul
         ResultError: if it is missing or altered.
     """
     return load_result(find_study(task, setup).name, folder=folder)
+
+
+def study_result(encoding: str, task: StudyTask) -> Result | None:
+    """Return what is stored of an encoding, all else equal, if anything."""
+    return next(iter(load_stored_results([EncodingStudy(task=task, setup=encoding).name])), None)
 
 
 def always_better(one: Result, other: Result) -> bool:
@@ -189,7 +194,7 @@ def position_is_deposited_by_mean(look: Look) -> Iterator[Yielded]:
         "",
         mean_interval(single["accuracy"] / rotary["accuracy"]),
     )
-    elsewhere, untold = [], []
+    untold = []
     for words, which in OTHERS.items():
         result = look.load(long_size(*which))
         cost = float(largest_costs(result, by="averaged")[0].mean() / most.mean())
@@ -198,10 +203,8 @@ def position_is_deposited_by_mean(look: Look) -> Iterator[Yielded]:
             continue
         right, guess = float(result["accuracy"].mean()), guess_accuracy(*which)
         yield f"accuracy above chance {words} over rotary's cost", "", (right - guess) / float(most.mean())
-        elsewhere.append(cost)
         if right - guess <= HALF * most.mean():
             untold.append(f"{words} accuracy is {right:.3f} and chance {guess:.3f}")
-    yield "largest cost without positions or on Count over rotary's", "", max(elsewhere)
     look.note = "Six layers of sixteen heads are not run at these lengths: an hour a seed and encoding on a core."
     if untold:
         look.note += f" A model near chance has nothing to lose: {', '.join(untold)}."

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
-from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, variant_settings
 from posym_companion.language_models.judges.random_weights import (
     BesideRandomWeights,
     Kind,
     compare_with_random_weights,
     correlation_with_random_weights,
-    layer_trend_with_random_weights,
     list_measured_weights,
     shift_estimate,
 )
@@ -41,7 +38,6 @@ Setting = tuple[str, int]
 KNOWN_FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
 # Rounding of float32 sums over the matrix.
 ROUNDING = 1e-5
-PROSE = "text"  # as an experiment calls it
 DRAWS = 2000
 SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}
 Heads = Result | Mapping[str, np.ndarray]
@@ -51,10 +47,7 @@ S = TypeVar("S", bound=Hashable)
 def binding_results(
     folder: Path | None, *, facts: tuple[int, ...] = FACTS, remedy: Remedy | None = None, model: str = MODEL
 ) -> dict[Setting, Result]:
-    """Load stored profiles by template and number of facts; with a remedy, of fewer kinds and prose by its tokens."""
-    if remedy == "prose":
-        lengths = [setting for setting in plane_profile.full_size(model) if setting.task == PROSE]
-        return {(PROSE, one.facts): read_as_binding(load_result(one.name, folder=folder)) for one in lengths}
+    """Load stored profiles by template and number of facts; with a remedy, of fewer kinds."""
     settings = plain_settings(model, facts) if remedy is None else variant_settings(remedy, model, facts)
     return {(one.template, one.facts): load_result(one.name, folder=folder) for one in settings}
 
@@ -67,20 +60,9 @@ def load_profiles(look: Look, facts: tuple[int, ...] = FACTS) -> dict[Setting, R
     return results
 
 
-def read_as_binding(result: Result) -> Result:
-    """A profile of planes with its arrays called, and shaped, as those of the binding task; it has no null model."""
-    whole = {name: result[name].astype(float) for name in ("positional", "symbolic")}
-    planes = ("plane_positional", "plane_symbolic", "positional_share", "symbolic_share", "energy_share")
-    each = {f"plane_{name.removeprefix('plane_')}": result[name].astype(float)[None] for name in planes}
-    return replace(result, arrays={**whole, **each, "plane_angle": result["angles"]})
-
-
 def key_by_wording(results: Mapping[Setting, Result]) -> dict[str, Result]:
     """The same by what the ledger calls the settings."""
-    return {
-        f"{template}, {facts} {'tokens' if template == PROSE else 'facts'}": result
-        for (template, facts), result in results.items()
-    }
+    return {f"{template}, {facts} facts": result for (template, facts), result in results.items()}
 
 
 # U25-1
@@ -115,9 +97,7 @@ def layer_contrasts(
 ) -> dict[S, tuple[LayerContrast, LayerContrast]]:
     """Early against late half of the layers, positional and symbolic score, per setting.
 
-    Args:
-        settings: ``positional`` and ``symbolic`` ``[prompt, layer, head]`` and ``plane_angle`` ``[layer, plane]``.
-        local: leave out global layers, whose angles are slower; the halves stay where they are.
+    With ``local`` global layers, whose angles are slower, are left out; the halves stay where they are.
     """
     contrasts = {}
     for where, heads in settings.items():
@@ -133,16 +113,14 @@ def layer_contrasts(
 def yield_layer_trend(settings: Mapping[str, Heads], *, thirds: bool = False) -> Iterator[Yielded]:
     """Yield early less late in any settings, see :func:`layer_contrasts`: over all layers, and over local ones alone.
 
-    Args:
-        settings: see there.
-        thirds: also medians over heads of the last third of the layers.
+    With ``thirds`` also medians over heads of the last third of the layers.
     """
     for layers in ("all", "local"):
         for setting, contrasts in layer_contrasts(settings, local=layers == "local").items():
             where = f"{setting}, {layers} layers"
             for score, contrast in zip(SCORES, contrasts, strict=True):
                 yield f"{score} early - late", where, contrast.difference
-                yield f"median {score} late", where, contrast.late
+            yield "median s_SYM late", where, contrasts[1].late
     for where, heads in settings.items() if thirds else ():
         for score, name in SCORES.items():
             last = np.array_split(heads[name].mean(0), 3)[-1]
@@ -163,41 +141,27 @@ def by_thirds(settings: Mapping[str, Heads]) -> dict[str, Number]:
 def early_positional_late_symbolic(look: Look) -> Iterator[Yielded]:
     """U25-2: both contrasts over all layers, and over local ones alone."""
     yield from yield_layer_trend(key_by_wording(load_profiles(look)), thirds=look.again)
-    look.record(*list_measured_weights("random", look.remedy, look.model, draws_alone=True))
-    both = layer_trend_with_random_weights(look.folder, look.remedy, look.model)
-    yield "draws and kinds of prompt with both contrasts, random weights", "", both
 
 
 # U25-3
 
 
-def score_correlation(scores: Heads) -> tuple[Estimate, float | None]:
-    """Return Pearson's r over heads of a profile's two scores, and that of its null model, if it has one.
+def score_correlation(scores: Heads) -> tuple[Estimate, float]:
+    """Return Pearson's r over heads of a profile's two scores, and that of its null model.
 
     Wherever the book quotes the correlation of a stored profile, it comes from here.
-
-    Args:
-        scores: ``positional`` and ``symbolic``, and both with ``null_`` before their names, ``[prompt, layer, head]``.
     """
     correlation = correlate_heads(scores["positional"], scores["symbolic"], draws=DRAWS)
-    if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
-        return correlation, None
     return correlation, correlate_heads(scores["null_positional"], scores["null_symbolic"], draws=2).value
 
 
 def yield_correlations(
-    settings: Mapping[str, tuple[Estimate, float | None]], birth: Mapping[Kind, BesideRandomWeights]
+    settings: Mapping[str, tuple[Estimate, float]], birth: Mapping[Kind, BesideRandomWeights]
 ) -> Iterator[Yielded]:
-    """Yield the claim of U25-3 in any settings: r, r less that of the null model, and less that of random weights.
-
-    Args:
-        settings: by name, see :func:`score_correlation`.
-        birth: r beside random weights by kind of prompt.
-    """
+    """Yield the claim of U25-3 in any settings: r, r less that of the null model, and less that of random weights."""
     for where, (correlation, null) in settings.items():
         yield "Pearson r", where, correlation
-        less = None if null is None else shift_estimate(correlation, null)
-        yield "Pearson r less the null model's", where, less
+        yield "Pearson r less the null model's", where, shift_estimate(correlation, null)
     yield from compare_with_random_weights(birth, "Pearson r", below=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
-from posym_companion.language_models.origin_patching import RUNS, WORDINGS, OriginPatching
+from posym_companion.language_models.origin_patching import MIDDLE, RUNS, WORDINGS, OriginPatching
 from posym_companion.results import MissingResultError, Result
 from posym_companion.score_statistics import divide_sums
 from posym_companion.verdicts import format_number
@@ -32,12 +32,8 @@ UNDEFINED = Estimate(value=np.nan, low=np.nan, high=np.nan)
 def measure_exchange(result: Result, what: str, exchange: str, layers: str = "all") -> np.ndarray:
     """Return what an exchange changes, ``[prompt, ...]``.
 
-    Args:
-        result: of the experiment ``origin_patching``.
-        what: ``"attention"``: of every head to the asked fact, less that to the other; ``"logits"``: of every head,
-            the logarithm of the one attention over the other; ``"answer"``: the log-odds of the two attributes.
-        exchange: one of ``EXCHANGES`` of :mod:`posym_companion.language_models.origin_patching`.
-        layers: one of its ``LAYERS``.
+    Of ``"attention"``, every head's to the asked fact less that to the other; of ``"logits"``, the logarithm of the one
+    over the other; of the ``"answer"``, the log-odds of the two attributes.
     """
     array = result[{"attention": "attention", "logits": "log_ratio", "answer": "log_probability"}[what]].astype(float)
     both = array if what == "logits" else array[..., 0] - array[..., 1]
@@ -48,15 +44,7 @@ def measure_exchange(result: Result, what: str, exchange: str, layers: str = "al
 def share_followed(result: Result, what: str, exchange: str, layers: str = "all", than: str | None = None) -> Estimate:
     """Return how far an exchange of a part does what one of whole keys does in the same layers; see the module.
 
-    Args:
-        result: see :func:`measure_exchange`.
-        what: see there.
-        exchange: see there.
-        layers: see there.
-        than: an exchange whose slope is taken off.
-
-    Returns:
-        NaN where whole keys change nothing, or something is undefined.
+    The slope of the exchange ``than`` is taken off. NaN where whole keys change nothing, or something is undefined.
     """
     whole = measure_exchange(result, what, "whole", layers)
     part = measure_exchange(result, what, exchange, layers)
@@ -118,7 +106,7 @@ def patched_origins(look: Look) -> Iterator[Yielded]:
             head, part = find_greatest_head(result)
             yield "part of the attention that whole keys move, of the head that moves most", where, part
             if not np.isnan(part):
-                middle = share_followed(result, "attention", "origin", "middle")
+                middle = share_followed(result, "attention", "origin", MIDDLE)
                 notes.append(
                     f"In {wording} head {head} of the plain model makes {format_number(part)} of them, the median head "
                     f"follows origins with {format_number(median.value)}, and where the middle third of layers alone "

@@ -33,16 +33,9 @@ SHOWN_IN = "book/language_model/language_model.ipynb"
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Find the angle at which half of the contents' variance is symbol, between slowest planes and first to lose it.
 
-    Args:
-        kept: ``[head, plane]``, ``S / (S + I)``; NaN where undefined.
-        angles: ``[plane]``, fastest first, above 0.
-        weights: ``[head, plane]``, what a head's plane counts; by default all the same.
-
-    Returns:
-        Radians per position, interpolated in its logarithm; NaN if the mean never crosses one half.
-
-    By the law of the shares, ``kept`` is the squared Dirichlet kernel whatever the contents are, if their spread has
-    no direction: one half at ``angle * keys = 2.78``.
+    Of ``kept [head, plane]``, ``S / (S + I)``, fastest first; interpolated in the angle's logarithm, NaN if the mean
+    never crosses one half. By the law of the shares it is ``angle * keys = 2.78`` if the contents' spread has no
+    direction.
     """
     counted = np.isfinite(kept)
     heavy = np.where(counted, np.ones_like(kept) if weights is None else weights, 0)
@@ -57,11 +50,7 @@ def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | No
 
 
 def measure_layer_p(behaviour: np.ndarray, use: np.ndarray) -> float:
-    """Return how often whole layers correlate as much if their frequency use is exchanged at random.
-
-    Raises:
-        ValueError: if a rank correlation is not defined, as where a head has neither.
-    """
+    """Return how often whole layers correlate as much if their frequency use is exchanged at random."""
     from scipy.stats import rankdata
 
     ranks, moved = (rankdata(x).reshape(x.shape) for x in (behaviour, use))

@@ -64,9 +64,6 @@ class BesideRandomWeights:
         """Return the trend less the most of all draws; undefined where that of a draw is."""
         return shift_estimate(self.found, np.max(self.drawn))
 
-    def __str__(self) -> str:
-        return f"{self.found}; random weights {', '.join(f'{x:.2f}' for x in self.drawn)}"
-
 
 def shift_estimate(estimate: Estimate, level: float) -> Estimate:
     """Return a number with its interval less a level."""
@@ -75,7 +72,7 @@ def shift_estimate(estimate: Estimate, level: float) -> Estimate:
 
 
 def random_weight_kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
-    """On which kinds of prompt random weights are measured with a remedy; on none in prose."""
+    """On which kinds of prompt random weights are measured with a remedy."""
     lengths = framed_lengths(remedy, model)
     return tuple((wording, facts) for wording, facts in KINDS if facts in lengths)
 
@@ -83,22 +80,15 @@ def random_weight_kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple
 def random_weight_results(
     wording: str, facts: int, folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
 ) -> list[Result]:
-    """Results of every draw of random weights.
-
-    Raises:
-        MissingResultError: if one is not there.
-    """
+    """Results of every draw of random weights."""
     kind: dict[str, Any] = {"model": model, "wording": wording, "facts": facts, **FRAMES[remedy]}
     return [load_result(RandomWeights(draw=draw, **kind).name, folder=folder) for draw in DRAWS]
 
 
-def list_measured_weights(
-    weights: Weights, remedy: Remedy | None = None, model: str = PACKAGED, *, draws_alone: bool = False
-) -> list[str]:
-    """Return the names of the results that :func:`measure_random_weights` reads; those of the draws, if alone."""
-    remedy = remedy or "none"
+def list_measured_weights(weights: Weights, remedy: Remedy = "none", model: str = PACKAGED) -> list[str]:
+    """Return the names of the results that :func:`measure_random_weights` reads."""
     kinds = [{"wording": w, "facts": facts, **FRAMES[remedy]} for w, facts in random_weight_kinds(remedy, model)]
-    read: list[dict[str, Any]] = [*([] if draws_alone else [{"weights": weights}]), *({"draw": draw} for draw in DRAWS)]
+    read: list[dict[str, Any]] = [{"weights": weights}, *({"draw": draw} for draw in DRAWS)]
     return [RandomWeights(model=model, **kind, **each).name for kind in kinds for each in read]
 
 
@@ -109,15 +99,7 @@ def measure_random_weights(
     remedy: Remedy = "none",
     model: str = PACKAGED,
 ) -> dict[Kind, BesideRandomWeights]:
-    """A statistic of results, which takes how often it is resampled, by kind of prompt.
-
-    Args:
-        statistic: of one result.
-        weights: of which model, ``"trained"`` or ``"taught"``.
-        folder: of results.
-        remedy: of the prompts.
-        model: whose architecture it is.
-    """
+    """A statistic of results, which takes how often it is resampled, by kind of prompt."""
     trends = {}
     for wording, facts in random_weight_kinds(remedy, model):
         setting = RandomWeights(model=model, weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
@@ -137,16 +119,7 @@ def correlation_with_random_weights(
     remedy: Remedy = "none",
     model: str = PACKAGED,
 ) -> dict[Kind, BesideRandomWeights]:
-    """Return Pearson's r of the two scores over heads, by kind of prompt.
-
-    Args:
-        weights: of which model, ``"trained"`` or ``"taught"``.
-        tau: weighting of the pairs of blocks, one of ``TAUS`` of
-            :mod:`posym_companion.language_models.random_weights`.
-        folder: of results.
-        remedy: of the prompts.
-        model: whose architecture it is.
-    """
+    """Return Pearson's r of the two scores over heads, by kind of prompt; pairs are weighed as one of ``TAUS``."""
     place = list(TAUS).index(tau)
 
     def r(result: Result, draws: int) -> Estimate:
@@ -169,13 +142,11 @@ def frequency_law_with_random_weights(
     return measure_random_weights(rho, weights, folder, remedy, model)
 
 
-def layer_trend_with_random_weights(
-    folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
-) -> Cases:
+def layer_trend_with_random_weights(folder: Path | None = None) -> Cases:
     """Return in how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
     both = []
-    for wording, facts in random_weight_kinds(remedy, model):
-        for result in random_weight_results(wording, facts, folder, remedy, model):
+    for wording, facts in KINDS:
+        for result in random_weight_results(wording, facts, folder):
             every = np.arange(len(result["angles"]))
             trends = (measure_layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
             positional, symbolic = (trend.difference for trend in trends)
@@ -186,10 +157,8 @@ def layer_trend_with_random_weights(
 def compare_with_random_weights(
     found: Mapping[Kind, BesideRandomWeights], what: str, *, below: bool = False
 ) -> Iterator[Yielded]:
-    """Yield what every draw of random weights has, and the trend less the most of them, or the least."""
+    """Yield the trend less the most of all draws of random weights, or the least."""
     beyond = f"{what} less the {'least' if below else 'most'} of random weights"
     yield beyond, "", None
     for (wording, facts), each in found.items():
         yield beyond, f"{wording}, {facts} facts", each.less_least if below else each.less_most
-        for draw, value in enumerate(each.drawn):
-            yield f"{what} of random weights", f"{wording}, {facts} facts, draw {draw}", value

@@ -37,7 +37,6 @@ from posym_companion.theory import (
     list_worst_inputs,
 )
 from posym_companion.verdicts import count_cases
-from posym_core.metrics import rope_angles, rotate, swap_scores
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 TASKS, GEOMETRY = "book/one_head/three_tasks.ipynb", "book/one_head/trained_geometry.ipynb"
@@ -53,29 +52,6 @@ theorem = partial(
     note="Proved in the chapter; counted here is the search for a counter-example. The exact limits are this "
     "project's.",
 )
-
-
-@judge(
-    TASKS,
-    measured_on="random heads of 8 planes",
-    note="Contents and queries are random; a swap exchanges two keys before rotation.",
-)
-def constructions_are_pure(look: Look) -> Iterator[Yielded]:
-    """U25-11: random heads without rotation, and rotary ones whose keys are equal before rotation."""
-    draw = torch.Generator().manual_seed(0)
-    angles = rope_angles(16)
-    symbolic, positional = [], []
-    for _ in range(HEADS):
-        for n in LENGTHS:
-            query, *keys = torch.randn(n + 1, 16, generator=draw, dtype=torch.float64)
-            contents, places = torch.stack(keys), torch.arange(n)
-            still = swap_scores(query, contents, 0 * angles, eps=0.0)
-            same = rotate(contents[:1].expand(n, -1), places, angles)
-            turned = swap_scores(rotate(query, places[-1], angles), same, angles, eps=0.0)
-            symbolic.append(1 - still.symbolic < ROUNDING)
-            positional.append(1 - turned.positional < ROUNDING)
-    yield "heads without rotation that are symbolic", "", count_cases(symbolic)
-    yield "rotary heads of equal keys that are positional", "", count_cases(positional)
 
 
 def random_symbolic(task: IndexTask | PartialInductionTask, seed: int) -> Head:

@@ -38,9 +38,6 @@ def u_index(result: Arrays, cell: str) -> np.ndarray:
 
     Accuracy where the answer stands in the first or last eighth of the positions, minus accuracy in the central
     quarter, every position counting alike. Only for tasks whose answers stand everywhere.
-
-    Raises:
-        ValueError: if some of these positions were never asked for.
     """
     by_position = accuracy_by_position(result, cell)
     length = by_position.shape[-1]
@@ -169,7 +166,6 @@ def accuracy_is_bent(look: Look) -> Iterator[Yielded]:
         for task, sign in (("Index", 1), ("Retrieval", -1)):
             cell, where = f"{task.lower()}_single_{length}", f"{task}, {length} positions"
             bends, partly = sign * u_index(result, cell), bent_angles(result, cell, length)
-            yield "mean over angles of the bend, times the paper's sign", where, mean_interval(bends[:, partly].mean(1))
             for k in np.flatnonzero(partly):
                 angle = f"{where}, {result['angles'][k]:.2g} rad"
                 yield "ends minus middle, times the paper's sign", angle, mean_interval(bends[:, k])

@@ -1,7 +1,7 @@
 """Judges of U25-8: the geometry of trained heads, in toys with one angle (a) and in a language model (b).
 
 The rule for the model was narrowed twice after a look at it: first to planes that go half a turn or more, then to more
-than random weights do. The row says what the first rule gives.
+than random weights do.
 """
 
 from __future__ import annotations

@@ -64,5 +64,3 @@ def symbols_travel_further(look: Look) -> Iterator[Yielded]:
         yield f"Letter at {FAR} tokens", where, accuracy_at(letter, FAR, hop)
         yield "largest reach of Number over its training's length", where, farthest / trained
         yield "least reach of Letter less largest of Number", where, least - farthest
-    ratio = min(map(reach, letter)) / max(*map(reach, number), 1)
-    yield "least reach of Letter over largest of Number, mean over hops", "", float(ratio)

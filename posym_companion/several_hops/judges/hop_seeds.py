@@ -19,9 +19,6 @@ def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[f
     Returns:
         By claim and part the share of its cases that hold, 1 or 0 where none are counted, ``[seed]``: of the seeds of
         which every result is there, in order.
-
-    Raises:
-        ResultError: if a result is altered.
     """
     shares: dict[str, dict[str, list[float]]] = {name: {} for name in ASKED}
     claims = [load_claim(name) for name in ASKED]

@@ -34,7 +34,6 @@ TABLE_1: Mapping[Task, Sequence[int]] = {
     "number": (1, 2, 2, 2, 10, 39, 38, 38, 38, 37, 37, 38),
     "letter": (18, 32, 42, 37, 40, 38, 41, 38, 41, 39, 38, 40),
 }
-PAPERS_BYTES = 1e12
 
 
 def stored_runs(task: Task, folder: Path | None = None) -> list[Result]:
@@ -190,29 +189,6 @@ def frequency_by_layer(look: Look) -> Iterator[Yielded]:
         f"In Table 1 itself Number's layers 5 to 11 share the IDs {min(late)} to {max(late)}, so that no layer has a "
         "band of its own.",
     )
-
-
-@judge(SHOWN_IN, measured_on=MODEL)
-def cost_of_watching(look: Look) -> Iterator[Yielded]:
-    """U26-7: hours of watching a whole training run."""
-    runs = _load_both(look)
-    every = [*runs["number"], *runs["letter"]]
-    yield "hours for as many swaps as the paper's 1 TB holds", "", _range_over(every, hours_for_the_papers_swaps)
-    devices = sorted({str(run.provenance["device"]) for run in every})
-    look.note = _write_note(
-        runs, f"In closed form the scores come from one forward pass a checkpoint, on {' and '.join(devices)}."
-    )
-
-
-def bytes_of_swaps(run: Result) -> float:
-    """What it would take to keep the whole attention matrix of every swap that was scored, in float32."""
-    tokens = run["example_tokens"].shape[-1]
-    return float(run["swaps"].sum()) * tokens**2 * 4
-
-
-def hours_for_the_papers_swaps(run: Result) -> float:
-    """Hours of scoring at this run's speed for as many swaps as have matrices of 1 TB."""
-    return float(run["monitor_seconds"].sum()) / 3600 * PAPERS_BYTES / bytes_of_swaps(run)
 
 
 def write_kinds(kind: np.ndarray) -> str:

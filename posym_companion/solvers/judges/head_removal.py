@@ -2,8 +2,7 @@
 
 Accuracy falls as heads are removed; the area under it, over the logarithm of how many, is small for an order that
 takes the needed heads first. A score is compared with three orders: the last layers first, the first layers first, and
-by copying. Lower by a twentieth of all accuracy with an interval off zero is better, over lists or over models. The
-first rule took intervals over draws of whole layers, which often lack the one layer that is needed.
+by copying. Lower by a twentieth of all accuracy with an interval off zero is better, over lists or over models.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from scipy.integrate import trapezoid
 
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import MissingResultError, Result, load_result, load_stored_results
-from posym_companion.solvers.head_removal import AGAINST, JUDGED, RESAMPLES, HeadRemoval, Kind
+from posym_companion.solvers.head_removal import AGAINST, JUDGED, HeadRemoval, Kind
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
 from posym_companion.verdicts import count_cases
@@ -57,59 +56,32 @@ def _along(result: Result, order: str) -> tuple[list[int], Float[np.ndarray, "me
     first, last = (1, 0) if result.settings["what"] == "keep" else (0, 1)
     ends = result["ends"].astype(float)
     right = np.concatenate([ends[:, :, [first]], result["correct"][:, :, place].astype(float), ends[:, :, [last]]], 2)
-    return [0, *result["counts"].tolist(), int(result["available"].sum())], right
+    return [0, *result["counts"].tolist(), int(result["heads"])], right
 
 
 def least_area(result: Result) -> float:
     """Return the area if the first head removed were all that is needed: nothing can lie below it but by chance."""
     counts = result["counts"].astype(float)
     whole, nothing = result["ends"].astype(float).mean((0, 1, 3))
-    x = np.log2(1 + np.array([0, counts[0], result["available"].sum()]))
+    x = np.log2(1 + np.array([0, counts[0], int(result["heads"])]))
     return float(nothing + (whole - nothing) * (x[1] - x[0]) / 2 / (x[-1] - x[0]))
 
 
 def removal_results(name: str, folder: Path | None = None) -> dict[str, Result]:
-    """Return the stored removals of a language model: ``remove``, each draw of layers, and what is shown beside.
-
-    Raises:
-        MissingResultError: if one is missing that the rule asks for.
-    """
+    """Return the stored removals of a language model: ``remove``, and what is shown beside."""
     results = {"remove": load_result(HeadRemoval(model=name).name, folder=folder)}
-    for draw in range(RESAMPLES):
-        setting = HeadRemoval(model=name, what="layers", draw=draw)
-        results[f"layers {draw}"] = load_result(setting.name, folder=folder)
     names = [HeadRemoval(model=name, what=what).name for what in BESIDE]
     return results | {result.settings["what"]: result for result in load_stored_results(names, folder)}
-
-
-def by_draws(value: float, draws: Sequence[float]) -> Estimate:
-    """Return a number with Student's interval of the spread of its values on draws of layers and lists."""
-    x = np.asarray(draws, dtype=float)
-    half = float(student_margin(x) * np.sqrt(len(x)))
-    method = f"{len(x)} draws of whole layers and lists, Student's t"
-    return Estimate(value=value, low=value - half, high=value + half, method=method)
 
 
 def language_advantages(result: Result) -> Advantages:
     """Return by how much the area of a tested order lies below another's, by both names, with intervals over lists."""
     advantages = {}
     for score, other in product(JUDGED, AGAINST):
-        less = (area(result, other) - area(result, score))[0, 0].reshape(len(result["lists"]), -1).mean(1)
+        less = (area(result, other) - area(result, score))[0, 0].reshape(result.settings["lists"], -1).mean(1)
         value, half = float(less.mean()), float(student_margin(less))
         method = f"{len(less)} lists, Student's t"
         advantages[score, other] = Estimate(value=value, low=value - half, high=value + half, method=method)
-    return advantages
-
-
-def drawn_advantages(results: dict[str, Result]) -> Advantages:
-    """Return the same with intervals over draws of whole layers and lists."""
-    draws = [result for name, result in results.items() if name.startswith("layers")]
-    advantages = {}
-    for score, other in product(JUDGED, AGAINST):
-        value, *spread = (
-            float((area(result, other) - area(result, score)).mean()) for result in (results["remove"], *draws)
-        )
-        advantages[score, other] = by_draws(value, spread)
     return advantages
 
 
@@ -135,13 +107,12 @@ def language_removal(look: Look) -> Iterator[Yielded]:
     removed = results["remove"]
     whole = removed["ends"][0, 0, 0].astype(float)
     accuracy = mean_interval(whole, over="prompts")
-    yield "accuracy with all heads", "", accuracy
     yield ANSWERS, "", count_cases([accuracy.low > CHANCE])
     areas = {
         what: {order: float(area(result, order).mean()) for order in result["order_names"].tolist()}
         for what, result in results.items()
     }
-    yield from yield_advantages(language_advantages(removed), drawn_advantages(results))
+    yield from yield_advantages(language_advantages(removed))
     yield from yield_areas(areas, least_area(removed))
     look.note = f"{len(whole)} questions in an untaught wording; intervals over lists of facts."
 
@@ -169,18 +140,16 @@ def solver_removal(question: Question, look: Look) -> Iterator[Yielded]:
         for what, many in zip(("remove", *BESIDE), (removed, *beside), strict=True)
         if many
     }
-    yield from yield_advantages(advantages, advantages)
+    yield from yield_advantages(advantages)
     yield from yield_areas(areas, float(np.mean([least_area(result) for result in removed])))
     look.note = (
         f"{able} models of two layers of four heads; intervals over models, each with its own heads and prompts."
     )
 
 
-def yield_advantages(advantages: Advantages, first: Advantages) -> Iterator[Yielded]:
-    """Yield by how much a score's area lies below that of each other order; and as the first rule had it."""
-    for (score, other), less in advantages.items():
-        yield f"area less that of {score}", other, less
-        yield f"area less that of {score}, over draws", other, first[score, other]
+def yield_advantages(advantages: Advantages) -> Iterator[Yielded]:
+    """Yield by how much a score's area lies below that of each other order."""
+    yield from ((f"area less that of {score}", other, less) for (score, other), less in advantages.items())
 
 
 def yield_areas(areas: Areas, least: float) -> Iterator[Yielded]:

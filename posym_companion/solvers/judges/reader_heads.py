@@ -11,10 +11,9 @@ from jaxtyping import Float
 from posym_companion.experiments import SECOND
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
-from posym_companion.language_models.origin_patching import select_named_layers
 from posym_companion.results import Result
 from posym_companion.score_statistics import divide_sums
-from posym_companion.solvers.reader_heads import EXCHANGES, KEPT, KEPT_ALONE, full_size
+from posym_companion.solvers.reader_heads import EXCHANGES, full_size
 from posym_core.metrics import AXES, Estimate, mean_interval
 from posym_profile.language_models import PACKAGED
 
@@ -34,32 +33,14 @@ def measure_asked_contrast(result: Result, factor: str, head: tuple[int, int]) -
     return result["contrasts"][AXES.index(factor)][:, *head].astype(float)
 
 
-def measure_followed_logits(
-    result: Result, part: str, head: tuple[int, int], than: str | None = None, *, alone: bool = False
-) -> Estimate:
+def measure_followed_logits(result: Result, part: str, head: tuple[int, int], than: str | None = None) -> Estimate:
     """Return how far a head's logits do on an exchange of a part of keys what they do on one of whole keys.
 
-    The slope through zero over prompts and pairs, with an interval over prompts.
-
-    Args:
-        result: of the experiment ``reader_heads``.
-        part: one of its ``EXCHANGES``.
-        head: layer and number.
-        than: a part whose slope is taken off.
-        alone: whether the result has keys exchanged in every head's own layer alone; otherwise they were exchanged in
-            the third of the layers in which the head stands.
-
-    Returns:
-        NaN where whole keys change nothing, or something is undefined.
+    The slope through zero over prompts and pairs, less that of ``than``, with an interval over prompts; NaN where whole
+    keys change nothing, or something is undefined.
     """
     logits = result["log_ratio"][..., *head].astype(float)
-    if alone:
-        place = {name: KEPT_ALONE.index(name) for name in EXCHANGES}
-    else:
-        layers = result["log_ratio"].shape[-2]
-        (third,) = (name for name in ("early", "middle", "late") if head[0] in select_named_layers(name, layers))
-        place = {name: KEPT.index((name, third)) for name in EXCHANGES}
-    moved = {name: logits[..., at] - logits[..., 0] for name, at in place.items()}
+    moved = {name: logits[..., at] - logits[..., 0] for at, name in enumerate(EXCHANGES)}
     one = moved[part] - moved[than] if than else moved[part]
     return divide_sums((one * moved["whole"]).sum(1), (moved["whole"] ** 2).sum(1), draws=DRAWS)
 
@@ -67,7 +48,7 @@ def measure_followed_logits(
 def read_head(
     result: Result, alone: Result, factor: str, head: tuple[int, int]
 ) -> Iterator[tuple[str, float | Estimate]]:
-    """Yield what one head reads: by crossed queries, and by keys exchanged in its layer or in a third of the layers."""
+    """Yield what one head reads: by crossed queries, and by keys exchanged in its layer."""
     other = OTHER[factor]
     reads, rest = (measure_asked_contrast(result, name, head) for name in (factor, other))
     yield "s_SYM", float(result["symbolic"][:, *head].astype(float).mean())
@@ -77,12 +58,10 @@ def read_head(
     apart = mean_interval(reads - rest, over="prompts") if np.isfinite(reads - rest).all() else UNDEFINED
     yield f"the same less that of its {other}", apart
     for name in OTHER:
-        yield f"logits that follow the {name}", measure_followed_logits(alone, name, head, alone=True)
+        yield f"logits that follow the {name}", measure_followed_logits(alone, name, head)
     than = {f"{other}s": other} | ({CONTROL: CONTROL} if factor == "origin" else {})
     for less, part in than.items():
-        quantity = f"following {factor}s less {less}"
-        yield quantity, measure_followed_logits(alone, factor, head, than=part, alone=True)
-        yield f"{quantity}, in a third of the layers", measure_followed_logits(result, factor, head, than=part)
+        yield f"following {factor}s less {less}", measure_followed_logits(alone, factor, head, than=part)
 
 
 @judge(
@@ -103,7 +82,6 @@ def symbolic_heads_read(look: Look) -> Iterator[Yielded]:
                 where = f"{setting.model}, {head[0]}:{head[1]}, run {setting.taught}, {setting.wording}"
                 yield from ((quantity, where, value) for quantity, value in read_head(result, alone, factor, head))
     yield "share of prompts answered right, least of all models, runs and wordings", "", min(correct)
-    yield "share of prompts answered right", "", float(np.mean(correct))
     look.note = (
         "Runs of teaching have the same first weights and other lessons. Contrasts and logits are of the log-sum-exp "
         "over a fact's keys; intervals are over prompts. In a head's own layer alone keys are exchanged on "

@@ -12,10 +12,9 @@ import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.random_weights import shift_estimate
-from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import MissingResultError, Result, load_result
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
-from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers, behaviour_and_use, leanings
+from posym_companion.solvers.random_solvers import RandomSolvers, behaviour_and_use
 from posym_companion.verdicts import count_cases
 from posym_core.metrics import Estimate, correlate_rows, mean_interval, statistic_interval
 
@@ -23,11 +22,7 @@ DRAWS = 500  # of the bootstrap over seeds
 
 
 def load_settings(folder: Path | None = None) -> dict[str, Result]:
-    """Return the settings that claims about heads are measured on.
-
-    Raises:
-        MissingResultError: if there is none.
-    """
+    """Return the settings that claims about heads are measured on, at least one."""
     settings = {
         name: result
         for name, result in solver_results(folder).items()
@@ -104,54 +99,13 @@ def anticorrelation(look: Look) -> Iterator[Yielded]:
         null = float(pearson(result["null_scores"][None, :, kind].astype(float))[0])
         yield "Pearson r", where, r
         yield "Pearson r less the null model's", where, shift_estimate(r, null)
-        least = float(correlation_before_training(untrained, result, kind).min())
+        least = float(pearson(scores_at_birth(untrained, result, kind)).min())
         yield "Pearson r less the least of random weights", where, shift_estimate(r, least)
 
 
-def correlation_before_training(
-    untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1
-) -> np.ndarray:
-    """Return ``[draw]``, r over the heads of all seeds of a setting before training, on one kind of question.
-
-    Args:
-        untrained: the result of :mod:`posym_companion.solvers.random_solvers`.
-        result: of the setting.
-        kind: number of its kind of question.
-        tau: how pairs of blocks are weighed.
-        times: facts of the prompts, in multiples of what the setting learns.
-    """
-    return pearson(scores_at_birth(untrained, result, kind, tau=tau, times=times))
-
-
-def scores_at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1) -> np.ndarray:
-    """Return ``[draw, seed, layer, head, score]`` of a setting before training; arguments are those of
-    :func:`correlation_before_training`."""
-    scores = untrained[result.name.partition("/")[2]][list(TAUS).index(tau), LENGTHS.index(times)]
-    return scores[:, :, kind].astype(float)
-
-
-# T-3
-
-
-@judge(SHOWN_IN, measured_on=MODEL)
-def plane_law(look: Look) -> Iterator[Yielded]:
-    """T-3: slow planes against middle ones, by variance shares and by softmax scores, where a model has both."""
-    untrained = load_result(RandomSolvers(kept="planes").name, folder=look.folder)
-    born: dict[str, list[float]] = {}
-    for where, result, kind in list_questions(look_at_settings(look)):
-        lean = leanings(result.arrays, result["angles"][0], result.settings["facts"], kind)
-        if "+" in result.settings["band"] or np.isnan(lean).any():
-            continue
-        drawn = untrained[f"{result.name.partition('/')[2]}_lean"][:, :, kind].astype(float).mean(1)
-        for number, measure in enumerate(("shares", "scores")):
-            for place, (speed, sign) in enumerate({"slow": 1, "middle": -1}.items()):
-                yield f"symbolic - positional {measure}, {speed} planes", where, mean_interval(lean[:, number, place])
-                most = born.setdefault(f"{speed} planes, {measure}, most of random weights", [])
-                most.extend((sign * drawn[:, number, place]).tolist())
-    if not born:
-        raise MissingResultError("no solved setting has slow and middle planes")
-    for name, values in born.items():
-        yield name, "", max(values)
+def scores_at_birth(untrained: Result, result: Result, kind: int) -> np.ndarray:
+    """Return ``[draw, seed, layer, head, score]`` of a setting before training, on one kind of question."""
+    return untrained[result.name.partition("/")[2]][:, :, kind].astype(float)
 
 
 # T-4

@@ -66,13 +66,12 @@ def scores_tell_roles(look: Look) -> Iterator[Yielded]:
     for question, role in product(QUESTIONS, ("carried", "needed")):
         chosen = heads[f"{question} {role}"]
         yield f"heads of all by which {question} is {role}", "", count_cases(chosen)
-        for name in (*SCORES, *SHARES):
+        for name in (*SCORES, *SHARES[:2]):
             area = detect(heads[f"{question} {name}"], chosen, everyone)
             yield f"{name} ranks heads by which {question} is {role}", "", area
     gap = sum(heads[f"{question} symbolic"] - heads[f"{question} positional"] for question in QUESTIONS)
     one = heads["binding carried"] ^ heads["index carried"]
     tells = "s_SYM - s_POS tells carriers of binding from those of index"
-    yield tells, "", detect(np.asarray(gap), heads["binding carried"], one)
     for where, layers in ((LAST, heads["depth"] == 1), (EARLIER, heads["depth"] < 1)):
         asked = {
             f"{name} ranks heads by which {question} is carried": (heads[f"{question} {name}"], question, layers)

@@ -1,4 +1,4 @@
-"""What trained decoders that solve binding and index say: which angles let them, and what was expected of that.
+"""What trained decoders that solve binding and index say: which angles let them.
 
 Numbers of a setting come from its five seeds, with bootstrap intervals over them.
 """
@@ -23,15 +23,10 @@ SOLVED = 0.9
 # A look at which a model has learned a kind of question, if no later one falls below.
 LEARNED = 0.95
 COMMAND = "posym run task_solvers"
-PAIRS = "pairs of model and question"  # what is counted
 
 
 def solver_results(folder: Path | None = None, *, least: int = 1) -> dict[str, Result]:
-    """Return stored settings by name, in the order of the grid.
-
-    Raises:
-        MissingResultError: if there are fewer than ``least``.
-    """
+    """Return stored settings by name, in the order of the grid, at least so many."""
     stored = set(list_results("task_solvers", folder=folder))
     names = [setting.name for setting in full_size() if setting.name in stored]
     if len(names) < least:
@@ -59,25 +54,6 @@ def steps_to_learn(result: Result, question: str) -> list[int | None]:
         first = int(short[-1]) + 1 if len(short) else 0
         steps.append(int(result["look_step"][first]) if first < len(seed) else None)
     return steps
-
-
-# T-0
-
-
-@judge(SHOWN_IN, measured_on=MODEL)
-def expectations(look: Look) -> Iterator[Yielded]:
-    """T-0: for every stored setting and kind of question, whether it is solved or not as was expected."""
-    results = solver_results(look.folder, least=4)
-    look.record(*results.values())
-    for name, result in results.items():
-        for question, solved in result.settings["expected"].items():
-            expected = "solving" if solved else "failing"
-            yield f"accuracy where {expected} was expected", f"{question}, {name}", solver_accuracy(result, question)
-    look.note = (
-        f"Names are band, layers x heads, facts. {len(results)} of {len(full_size())} settings are run. The grid "
-        "first had ten more, with 32 facts or with 16 in the other bands; they were taken out when three bands had not "
-        "bound 16 facts, and would very likely have been more misses of what was expected."
-    )
 
 
 # T-6

@@ -88,12 +88,8 @@ def test_the_papers_size():
 
 def test_what_is_kept():
     found = measure(brief(seeds=(0, 1)))
-    # All answers come equally often up to one.
-    assert found["by_answer"].mean(1) == pytest.approx(found["accuracy"], abs=0.02)
     assert (found["error"] > 0).all()
-    counted = measure(brief("count", "alibi"))
-    assert "positional" not in counted
-    assert counted["by_answer"].shape == (1, 51)
+    assert "positional" not in measure(brief("count", "alibi"))
 
 
 def test_seeds_differ_and_repeat():

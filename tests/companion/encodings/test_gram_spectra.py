@@ -39,7 +39,6 @@ def invented(folder, holds=True, logits=(True, False), rotated=True):
         arrays[kind] = np.sort(generator.random((3, 4, 3, 2, 5)) * np.array([2, 1, 1.5])[:, None, None, None, None])
         arrays[kind] = arrays[kind][..., ::-1]
         arrays[f"{kind}_holds"] = np.full((2, 4, 3, 2), True)
-        arrays[f"{kind}_excess"] = np.zeros((2, 4, 3, 2))
     arrays["key_holds"][0, 0, 0, 0] = holds
     for way, held in enumerate(logits):
         arrays["logits_holds"][way, 0, 0, 0] = held

@@ -16,7 +16,7 @@ from posym_companion.language_models.judges.origin_patching import (
     median_followed,
     share_followed,
 )
-from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
+from posym_companion.language_models.origin_patching import MIDDLE, PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
 from posym_companion.results import load_result
 
@@ -49,7 +49,7 @@ def invented(
             continue
         which = 0 if setting.model == model else 1
         parts = {"none": 0.0, "whole": 1.0, "symbol": 0.1, "other origins": control, "random": random}
-        arrays = {"asked": np.arange(prompts) % 16, "other": (np.arange(2 * prompts).reshape(prompts, 2) + 1) % 16}
+        arrays = {"asked": np.arange(prompts) % 16}
         for name, shape, of in (("attention", (3, 4), attention), ("log_probability", (), answer)):
             origin = wordings.get(setting.wording, of)[which]
             whole = size * generator.normal(size=(prompts, 2, *shape))
@@ -63,7 +63,6 @@ def invented(
             first = np.stack(rows, 2) - 2
             arrays[name] = np.stack([first, np.full_like(first, -2.0)], -1)
         arrays["log_ratio"] = arrays["attention"][..., 0] - arrays["attention"][..., 1]
-        arrays["correct"] = np.ones((prompts, 2, len(RUNS)), bool)
         save_invented(setting.name, arrays, folder, **asdict(setting))
     (row,) = ledger("C-3", folder=folder)
     return row
@@ -71,7 +70,7 @@ def invented(
 
 def test_what_is_as_claimed_and_a_wording_that_is_not(tmp_path):
     row = invented(tmp_path)
-    assert (row.verdict, row.first_rule_verdict, row.fails_in) == ("reproduced in kind", "reproduced in kind", [])
+    assert (row.verdict, row.fails_in) == ("reproduced in kind", [])
     assert row.model == "gemma-3-270m, plain and taught to bind"
     assert row.ours["attention that follows origin (plain, likes)"]["value"] == pytest.approx(0.8, abs=2e-4)
     assert row.ours["answer that follows symbol (taught, bought)"]["value"] == pytest.approx(0.1, abs=2e-4)
@@ -95,7 +94,6 @@ def test_a_control_that_does_as_much_is_missed_in_every_case(tmp_path, control):
     }
     assert row.parts.pop(part[control]) == "0 of 4 cases of a wording and attention or answer"
     assert not any(count.startswith("0 of") for count in row.parts.values())
-    assert row.first_rule_verdict == {"control": "partly", "random": "reproduced in kind"}[control]
 
 
 @pytest.mark.parametrize(("one", "others", "now"), [(0.1, 0.8, 2), (0.8, 0.1, 0)])
@@ -143,12 +141,12 @@ def test_one_prompt_and_undefined_numbers(tmp_path):
 def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):
     invented(tmp_path, attention=(0.75, 0.2))
     result = load_result(full_size()[0].name, folder=tmp_path)
-    whole, part = (measure_exchange(result, "logits", exchange, "late") for exchange in ("whole", "origin"))
+    whole, part = (measure_exchange(result, "logits", exchange, MIDDLE) for exchange in ("whole", "origin"))
     assert whole.shape == (24, 2 * 3 * 4)
-    assert share_followed(result, "logits", "origin", "late").value == pytest.approx(
+    assert share_followed(result, "logits", "origin", MIDDLE).value == pytest.approx(
         (whole * part).sum() / (whole**2).sum()
     )
-    assert share_followed(result, "logits", "whole", "early").value == pytest.approx(1)
+    assert share_followed(result, "logits", "whole", MIDDLE).value == pytest.approx(1)
     assert share_followed(result, "logits", "origin", than="whole").value == pytest.approx(-0.25)
 
 

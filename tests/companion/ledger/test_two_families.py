@@ -9,8 +9,7 @@ import pytest
 
 from posym_companion import claims
 from posym_companion.claims import load_claim, read_entries
-from posym_companion.experiments import SECOND
-from posym_companion.ledger.rows import ELSEWHERE, make_row
+from posym_companion.ledger.rows import make_row
 from posym_companion.results import MissingResultError
 from posym_companion.verdicts import (
     SAID,
@@ -18,11 +17,11 @@ from posym_companion.verdicts import (
     Claim,
     Line,
     Measured,
+    Numbers,
     Rule,
     combine_columns,
     combine_families,
 )
-from posym_profile.language_models._packaged import MODELS
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_a_row_shows_its_columns_and_counts_their_lines():
     assert [one.verdict for one in found.columns] == ["not reproduced"]
     said = "Asked of small decoders: *reproduced in kind*; taught models: *not reproduced*."
     assert found.summary.endswith(said)
-    assert make_row(head).by_column == ""
+    assert "Asked of" not in make_row(head).summary
     untold = make_row(replace(head, columns=[replace(column, measure=asked({}).measure)]))
     assert (untold.verdict, untold.grade) == ("reproduced in kind", "reproduced in kind")
 
@@ -94,7 +93,9 @@ def asked(values, **families):
     def measure(folder, remedy=None, model="first"):
         if (model, remedy) not in values:
             raise MissingResultError("result is not there")
-        return Measured(ours={"x": values[model, remedy]}, model=model, evidence=[f"{model} {remedy}"])
+        numbers = Numbers()
+        numbers.add("x", "", values[model, remedy])
+        return Measured(ours=numbers, model=model, evidence=[f"{model} {remedy}"])
 
     rule = Rule(says="Above.", lines=(Line(part="it is", of="x", above=0.5),), whole="reproduced in kind")
     return Claim(
@@ -126,34 +127,6 @@ def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdi
     assert json.loads(json.dumps(asdict(found)))["families"][0]["remedied"][0]["verdict"] == "reproduced in kind"
 
 
-def test_other_models_stand_beside_the_verdict():
-    values = {("first", None): 0.9, ("second", None): 0.8, ("small", None): 0.4}
-    claim = replace(asked(values, second="before the run"), remedies={}, others=["small", "missing"])
-    row = make_row(claim)
-    assert row.verdict == "reproduced in kind"
-    assert [(one.model, one.called, one.verdict) for one in row.others] == [
-        ("small", "small", "not reproduced"),
-        ("missing", "", "not run here"),
-    ]
-    assert row.others[0].numbers == {"x": 0.4}
-    assert row.evidence == ["first None", "second None", "small None"]
-    assert row.summary.endswith(" Other models: small: *not reproduced*.")
-
-
-def test_whether_a_rule_holds_elsewhere_is_asked_of_all_models_but_the_own():
-    """One cannot tell, and one was not run: of the others one holds whole for the first, and none for the second."""
-    values = {("first", None): 0.4, ("second", None): 0.8, ("small", None): 0.3}
-    claim = replace(asked(values, second="before the run"), remedies={}, others=["small", "missing"])
-    able = (Line(part="it can", of="x", above=0.35),)
-    elsewhere = (*claim.rule.lines, Line(part="elsewhere", of=ELSEWHERE, unit="models"))
-    row = make_row(replace(claim, rule=replace(claim.rule, lines=elsewhere, able=able)))
-    assert row.families is not None
-    assert (row.ours[ELSEWHERE], row.verdict_of_model) == ("1 of 1", "partly")
-    assert (row.families[0].ours[ELSEWHERE], row.families[0].verdict) == ("0 of 1", "partly")
-    assert (row.others[0].ours[ELSEWHERE], row.others[0].verdict) == ("1 of 2", "not testable")
-    assert ELSEWHERE not in make_row(claim).ours
-
-
 @pytest.mark.parametrize("families", [{}, {"second": "before the run"}])
 def test_a_claim_asked_of_one_family_says_so(families):
     found = make_row(asked({("first", None): 0.9}, **families))
@@ -167,29 +140,6 @@ def test_a_claim_about_no_pretrained_model_speaks_of_no_family():
     assert "family" not in found.summary
 
 
-def test_rows_on_language_models_say_of_which_families():
-    families = {name: found for name in read_entries() if (found := load_claim(name).families) is not None}
-    both = {name for name, each in families.items() if each}
-    assert both == {
-        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-4d", "U25-9", "U25-12", "U26-6"),
-        *("C-1", "C-2", "C-3", "C-4"),
-        *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G", "T-6G", "T-8G"),
-        *("L-1a", "L-1b", "L-1c", "L-2", "L-3", "L-4", "L-4b", "L-5", "L-6"),
-    }
-    assert all(set(each) <= {SECOND} for each in families.values() if each)
-    assert {SECOND} < set(MODELS)
-    alone = {name for name, each in families.items() if each == {}}
-    named = {name for name in read_entries() if name.startswith("L-") or (name.startswith("T-") and name.endswith("G"))}
-    # The rules of these speak of both families themselves, or of small models.
-    assert named - both - alone == {"L-8", "L-8b"}
-    # Seen in trials: the trend, the correlation, single planes, the shares on lists, and carriers of the taught model.
-    seen = {name for name in both if families[name][SECOND] == "after a first look"}
-    assert seen == {
-        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4d", "U25-12", "C-1", "C-2", "C-3", "C-4", "L-3", "L-4"),
-        *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G"),
-    }
-
-
 def test_every_judge_of_two_families_takes_the_model(tmp_path):
     for name in read_entries():
         judged = load_claim(name)
@@ -197,9 +147,3 @@ def test_every_judge_of_two_families_takes_the_model(tmp_path):
             assert judged.measure is not None
             with pytest.raises(MissingResultError, match=r"smollm2-135m|taught"):
                 judged.measure(tmp_path, model=model)
-
-
-def test_an_entry_s_families_are_read(monkeypatch):
-    entry = {**read_entries()["C-1"], "families": {"a": "before the run"}}
-    monkeypatch.setattr(claims, "read_entries", lambda: {"C-1": entry})
-    assert load_claim.__wrapped__("C-1").families == {"a": "before the run"}

@@ -48,7 +48,6 @@ def test_mechanism_is_measured_and_kept(folder, task):
         for hop in (1, 2):
             expected = right[batch.hops == hop].double().mean()
             assert result["silenced"][(*head, hop - 1)] == pytest.approx(float(expected))
-    assert result["programmed"].shape == (3, 2, 2, 2)
     assert result["hits"].shape == (2, 2, 5)
     assert result["query"].shape == result["keys"].shape == (2, 2, 3, 7, 2)
     # Heads leave one by one; the first step is the best single one, and at the end all are gone.

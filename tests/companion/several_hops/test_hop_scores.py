@@ -60,7 +60,6 @@ def scores_by_swapping(model, tokens):
 def test_scores_are_those_of_contents_truly_swapped(heads):
     model, batch = tiny(heads), sample(3)
     found = station_scores(capture_layers(model, batch.tokens), batch.path, angles=rope_angles(16 // heads), tau=TAU)
-    seen = 0
     for sequence, station in itertools.product(range(3), range(3)):
         if station >= batch.hops[sequence]:
             assert found.positional[sequence, station].isnan().all()
@@ -69,8 +68,6 @@ def test_scores_are_those_of_contents_truly_swapped(heads):
         positional, symbolic = scores_by_swapping(model, batch.tokens[sequence, : position + 1])
         torch.testing.assert_close(found.positional[sequence, station].double(), positional, atol=1e-4, rtol=0)
         torch.testing.assert_close(found.symbolic[sequence, station].double(), symbolic, atol=1e-4, rtol=0)
-        seen += heads * 2 * position * (position - 1) // 2
-    assert found.swaps == seen
     assert float(found.positional.nan_to_num().std()) > 0.02
 
 

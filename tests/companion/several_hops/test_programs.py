@@ -46,7 +46,6 @@ def test_every_program_is_recognised(task):
     found = agreement(heads, tokens, task, hops=3)
     for number, name in enumerate(NAMES):
         assert found.function(0, number) == (name, 1.0)
-        assert float(found.weight[0, number, number]) == 1
     # Judged where no other program looks; only, a token without a target looks at itself.
     off = found.hits[0].masked_fill(torch.eye(len(NAMES), dtype=torch.bool), 0)
     assert float(off[:, 1:].max()) == 0
@@ -80,19 +79,15 @@ def test_counts_are_those_of_a_loop(task):
     programs = candidates(tokens, task, hops=3)
     found = agreement(attention, tokens, task, hops=3)
     for number in range(len(NAMES)):
-        hits, weights, chances = [], [], []
+        hits = []
         for row in range(60):
             for n in range(length):
                 targets = [int(x[row, n]) for x in programs.target]
                 mine = targets.pop(number)
                 if programs.asks[row, n] and mine >= 0 and mine not in targets:
                     hits.append(int(attention[row, 1, 0, n].argmax()) == mine)
-                    weights.append(float(attention[row, 1, 0, n, mine]))
-                    chances.append(1 / (n + 1))
-        assert int(found.tokens[number]) == len(hits) > 10
+        assert len(hits) > 10
         assert float(found.hits[1, 0, number]) == pytest.approx(sum(hits) / len(hits))
-        assert float(found.weight[1, 0, number]) == pytest.approx(sum(weights) / len(hits), rel=1e-5)
-        assert float(found.chance[number]) == pytest.approx(sum(chances) / len(hits))
 
 
 def test_a_head_without_a_program_has_none():
@@ -103,7 +98,6 @@ def test_a_head_without_a_program_has_none():
     attention = logits.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), -math.inf).softmax(-1)
     found = agreement(attention, tokens, task, hops=3)
     assert found.function(0, 0)[0] == "none"
-    torch.testing.assert_close(found.hits[0, 0].double(), found.chance, atol=0.05, rtol=0)
     uniform = torch.ones(length, length).tril() / torch.arange(1, length + 1)[:, None]
     tied = agreement(uniform.expand(200, 1, 1, -1, -1), tokens, task, hops=3)
     assert float(tied.hits.max()) == 0

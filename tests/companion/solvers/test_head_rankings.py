@@ -33,8 +33,10 @@ from posym_companion.solvers.head_rankings import (
     small,
 )
 from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver, weights_digest
-from posym_companion.solvers.solver_predictors import solver_predictors
-from posym_companion.solvers.task_solvers import SCORING, draw_questions
+from posym_companion.solvers.solver_predictors import measure_parts, solver_predictors
+from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions
+from posym_core.metrics import PARTS, draw_latin_square, permute_blocks
+from posym_core.tasks import FactsBatch
 from posym_profile import binding_prompts, origin_cube, profile
 from posym_profile.capture._capturing import capture
 from posym_profile.interventions._head_patching import record_head_outputs
@@ -148,6 +150,32 @@ def test_predictors_of_small_decoders(solver):
     slow = model.angles[0, 0] * 8 < CROSSING
     assert slow.any()
     assert not slow.all()
+
+
+def test_parts_of_small_decoders_are_those_of_a_literal_loop(solver):
+    _, setting, model = solver
+    found = measure_parts(model, setting, "index", 1)
+    orders = draw_latin_square(4, torch.Generator().manual_seed(0))
+    prompts = draw_questions(model, "index", 1, SCORING)
+    told = permute_blocks(prompts.tokens[:, 0], orders, start=1, block_length=2)
+    seed, layer, head = 1, 1, 2
+    here = capture_heads(model, FactsBatch(told, *prompts[1:]))[2 * seed + layer]
+    query, keys = here.query[:, head, 0].double(), here.keys[:, head, 0].double()
+    cube = torch.zeros(4, 4, 4, dtype=torch.float64)
+    for prompt, origin, place in np.ndindex(4, 4, 4):
+        both = [turned(keys[prompt, 1 + 2 * origin + t], 2 * (place - origin), here.angles) for t in (0, 1)]
+        logit = (torch.stack([query[prompt] @ key for key in both]) * here.scale).logsumexp(0)
+        cube[orders[prompt, origin], origin, place] = logit
+    parts = dict(zip(PARTS.values(), found[seed, 0, layer, head].tolist(), strict=True))
+    for name, others in (("symbol", (1, 2)), ("origin", (0, 2)), ("place", (0, 1))):
+        assert parts[name] == pytest.approx(float(cube.mean(others).var(correction=0)), rel=1e-3)
+    assert sum(parts.values()) == pytest.approx(float(cube.var(correction=0)), rel=1e-3)
+
+
+def turned(key, steps, angles):
+    first, second = key.chunk(2)
+    cos, sin = (steps * angles).cos(), (steps * angles).sin()
+    return torch.cat([first * cos - second * sin, first * sin + second * cos])
 
 
 def test_kept_solvers_are_trained_once_and_their_weights_tell_them_apart(solver, tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from posym_companion.solvers.head_removal import (
     small,
 )
 from posym_companion.solvers.head_roles import record_members_outputs
+from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
 from posym_core.models._head_edits import replace_heads
 from posym_profile import binding_prompts
@@ -47,7 +48,7 @@ def every_question(lists, which):
     return replace(lists, input_ids=torch.stack(rows), answer_ids=answers, target=target, texts=[""] * len(rows))
 
 
-@pytest.mark.parametrize("what", ["remove", "keep", "layers"])
+@pytest.mark.parametrize("what", ["remove", "keep"])
 def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, rankings, what):
     setting = small(HeadRemoval(what=what))
     found = measure(tiny, tokenizer, rankings, setting, progress=False)
@@ -56,12 +57,12 @@ def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, ra
     assert found["correct"].shape == (1, 1, len(ORDERS_OF[what]), len(found["counts"]), 8)
     kinds = {"template": "bought", "facts": 4}
     lists, others = (binding_prompts(tokenizer, count=n, seed=seed, **kinds) for n, seed in ((2, 900), (4, 901)))
-    prompts = every_question(lists, found["lists"])
+    prompts = every_question(lists, range(2))
     names = rankings["order_names"].tolist()
     heads = rankings["predictors"].shape[-2:]
     for order in ("score", "early first"):
         for place, count in enumerate(found["counts"]):
-            sequence = [int(x) for x in rankings["orders"][0, 0, names.index(order)] if found["available"][x]]
+            sequence = rankings["orders"][0, 0, names.index(order)].tolist()
             gone = sequence[count:] if what == "keep" else sequence[:count]
             places = [divmod(one, heads[1]) for one in gone]
             with ablate_heads(tiny, places, by="mean", input_ids=others.input_ids):
@@ -69,12 +70,7 @@ def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, ra
             np.testing.assert_array_equal(found["correct"][0, 0, ORDERS_OF[what].index(order), place], expected)
     whole = choose_answers(tiny, prompts).correct.numpy()
     np.testing.assert_array_equal(found["ends"][0, 0, 0], whole)
-    if what == "layers":
-        layers = found["available"].reshape(heads)
-        assert (layers == layers[:, :1]).all()
-        assert not layers.all()
-    else:
-        assert found["available"].all()
+    assert found["heads"] == np.prod(heads)
 
 
 def test_members_of_an_ensemble_lose_their_own_heads(solver):
@@ -97,11 +93,21 @@ def test_members_of_an_ensemble_lose_their_own_heads(solver):
             np.testing.assert_array_equal(found["correct"][seed, kind, 0, 1], right)
 
 
-def test_the_first_of_an_order_that_are_there():
+def test_questions_are_about_single_facts(tokenizer):
+    lists = binding_prompts(tokenizer, template="bought", facts=6, count=3, seed=1)
+    found = questions_about(lists, [2, 0], [1, 4])
+    assert found.asked.tolist() == [1, 4, 1, 4]
+    assert found.told.shape[0] == 2
+    for row, (number, fact) in enumerate([(2, 1), (2, 4), (0, 1), (0, 4)]):
+        block = lists.input_ids[number, lists.start + fact * lists.block_length :][: lists.block_length]
+        assert block[0] in found.questions[row]
+        assert found.alternatives[row, fact] in block
+
+
+def test_the_first_of_an_order():
     orders = np.array([[[3, 1, 0, 2]]])
-    available = np.array([True, False, True, True])
-    assert select_first(orders, available, 2)[0, 0].tolist() == [True, False, False, True]
-    assert select_first(orders, available, 9)[0, 0].tolist() == available.tolist()
+    assert select_first(orders, 2)[0, 0].tolist() == [False, True, False, True]
+    assert select_first(orders, 9).all()
     assert list_counts(270)[-1] == 128
     assert list_counts(8) == [1, 2, 4]
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from posym_companion.experiments import SECOND
-from posym_companion.language_models import origins
 from posym_companion.results import name_dims
 from posym_companion.solvers import reader_heads
-from posym_companion.solvers.reader_heads import DIMS, EXPERIMENT, KEPT, KEPT_ALONE, full_size, measure
+from posym_companion.solvers.reader_heads import (
+    DIMS,
+    EXCHANGES,
+    EXPERIMENT,
+    full_size,
+    measure,
+    measure_asked_contrast,
+)
+from posym_profile import binding_prompts, profile
+from posym_profile.capture._capturing import capture
 
 
 def test_a_result_is_what_its_description_says(wide, tokenizer, tmp_path, monkeypatch):
@@ -21,29 +30,34 @@ def test_a_result_is_what_its_description_says(wide, tokenizer, tmp_path, monkey
     assert asked == [f"taught_gemma/{SECOND}-all_1"]
     name_dims(DIMS, found)
     layers, heads = wide.config.num_hidden_layers, wide.config.num_attention_heads
-    assert found["log_ratio"].shape == (2, 1, len(KEPT), layers, heads)
-    # The same as the experiment on origins has on these prompts.
-    same = origins.Origins(
-        model=setting.model, facts=setting.facts, asked=True, prompts=2, seed=setting.seed, reads="few"
-    )
-    expected = origins.measure(wide, tokenizer, same, progress=False)
-    np.testing.assert_allclose(found["contrasts"], expected["contrasts"][0], rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(found["symbolic"], expected["symbolic"], atol=1e-3)
-    # An exchange changes the heads of its layers and of those behind them, and none before.
-    changed = found["log_ratio"].astype(float) - found["log_ratio"][:, :, :1]
-    late = changed[:, :, KEPT.index(("whole", "late"))]
-    first = round(2 * layers / 3)
-    assert np.abs(late[:, :, :first]).max() == 0
-    assert np.abs(late[:, :, first:]).max() > 0
-    # Alone, a head of the first layer reads what it does where all layers change.
+    assert found["contrasts"].shape == (3, 2, layers, heads)
+    assert np.isfinite(found["contrasts"]).all()
+    prompts = binding_prompts(tokenizer, facts=setting.facts, count=2, seed=setting.seed)
+    scores = profile(wide, prompts.input_ids, **prompts.layout, visible_only=False, progress=False)
+    np.testing.assert_allclose(found["symbolic"], scores.symbolic, atol=1e-3)
+    # Alone, what is exchanged changes heads' attention; what is exchanged first is nothing.
     alone = measure(wide, tokenizer, tmp_path, replace(setting, alone=True), progress=False)
     name_dims(DIMS, alone)
     assert set(alone) == {"log_ratio"}
-    assert alone["log_ratio"].shape == (2, 1, len(KEPT_ALONE), layers, heads)
-    np.testing.assert_array_equal(alone["log_ratio"][:, :, 0], found["log_ratio"][:, :, 0])
-    for exchange in ("whole", "origin", "symbol", "other origins"):
-        late, own = (
-            x["log_ratio"][:, :, at, first]
-            for x, at in ((found, KEPT.index((exchange, "late"))), (alone, KEPT_ALONE.index(exchange)))
-        )
-        np.testing.assert_allclose(own.astype(float), late.astype(float), atol=5e-3)
+    assert alone["log_ratio"].shape == (2, 1, len(EXCHANGES), layers, heads)
+    first = prompts.start + prompts.target[0] * prompts.block_length
+    weights = torch.stack([call.weights()[0, :, 0] for call in capture(wide, prompts.input_ids)])
+    asked_fact = weights[..., first : first + prompts.block_length].sum(-1)
+    ratios = []
+    for fact in range(setting.facts):
+        place = prompts.start + fact * prompts.block_length
+        ratios.append((asked_fact / weights[..., place : place + prompts.block_length].sum(-1)).log())
+    found_ratio = torch.tensor(alone["log_ratio"][0, 0, 0]).float()
+    assert min(float((found_ratio - x).abs().max()) for x in ratios) < 1e-2
+    assert all(np.abs(alone["log_ratio"][:, :, at] - alone["log_ratio"][:, :, 0]).max() > 0.01 for at in range(1, 5))
+
+
+def test_the_contrast_is_what_asking_adds():
+    generator = torch.Generator().manual_seed(0)
+    queries, levels = 6, 6
+    asked = torch.tensor([0, 1, 1, 3, 5, 2])
+    anyway = torch.randn(1, 2, levels, generator=generator) + torch.randn(queries, 2, 1, generator=generator)
+    added = torch.nn.functional.one_hot(asked, levels)[:, None] * torch.tensor([3.0, 0.0])[:, None]
+    torch.testing.assert_close(
+        measure_asked_contrast(anyway + added, asked), torch.tensor([3.0, 0.0], dtype=torch.float64)
+    )

@@ -1,4 +1,4 @@
-"""The decoders' experiment: bands, expectations, what is measured, and a run that goes on after a break."""
+"""The decoders' experiment: bands, what is measured, and a run that goes on after a break."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_numbers_lie_in_their_ranges(measured):
     np.testing.assert_allclose(measured["hits"].sum(-1) / 24, measured["intact"], atol=1e-6)
     np.testing.assert_allclose(measured["shares"].sum(-1), 1, atol=5e-3)
     np.testing.assert_allclose(measured["energy"].sum(-1), 1, atol=5e-3)
-    for name in ("scores", "null_scores", "plane_scores"):
+    for name in ("scores", "null_scores"):
         assert ((measured[name][..., :2] >= 0) & (measured[name][..., :2] <= 1.001)).all()
 
 

@@ -1,6 +1,5 @@
-"""Training that does not wait for its device: our forward pass, several seeds, steps without reads, graphs."""
+"""Training on devices: our forward pass, several seeds side by side, recorded graphs, runs that go on."""
 
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -9,8 +8,6 @@ import other_device as stand_in
 import pytest
 import torch
 from refusals import refuse_each
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, compute_answer_logits, draw_dropout, make_gptj
 from posym_companion.several_hops.multihop import NOISE, TRAINING, MultihopSettings, Watch, train_model, train_together
@@ -110,62 +107,6 @@ def test_our_forward_pass_is_that_of_transformers_dropout_included(heads):
         )
 
 
-class Traffic(TorchDispatchMode):
-    """Counts what makes the CPU and the stand-in device wait for each other."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = Counter()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        aten, leaves, asked = torch.ops.aten, tree_leaves((args, kwargs)), (kwargs or {}).get("device")
-        there = {isinstance(x, stand_in.OtherTensor) for x in leaves if isinstance(x, torch.Tensor)}
-        moved = there == {True, False} or (
-            asked is not None and there == {torch.device(asked).type != stand_in.OTHER.type}
-        )
-        if func.overloadpacket in stand_in.MOVES and moved:
-            self.seen["copy"] += 1
-        elif True in there and func.overloadpacket in (aten._local_scalar_dense, aten.nonzero, aten.masked_select):
-            self.seen["read"] += 1
-        elif func.overloadpacket in stand_in.INDEXED:
-            self.seen["read"] += any(
-                isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in tree_leaves(args[1])
-            )
-        return func(*args, **(kwargs or {}))
-
-
-def traffic_by_step(learn):
-    """What is seen in each step of a training on the stand-in device."""
-    steps = []
-    with stand_in.other_device() as device, Traffic() as traffic:
-
-        def note(step, model):
-            steps.append(Counter(traffic.seen))
-            traffic.seen.clear()
-
-        learn(device, observe=note)
-    return steps[1:]
-
-
-@pytest.mark.parametrize("learn", [learn_multihop, learn_side_by_side])
-def test_a_step_reads_nothing_and_copies_nothing_from_the_cpu(learn):
-    steps = traffic_by_step(learn)
-    assert len(steps) == TINY.steps == 24
-    # Six steps go from one record to the next: tokens and answers of all come with the first, the last is recorded.
-    for number, seen in enumerate(steps):
-        assert seen["copy"] == (2 if number % 6 == 0 else 0), number
-        assert (seen["read"] > 0) == (number % 6 == 5), number
-
-
-@pytest.mark.parametrize("learn", [learn_toys, learn_decoders])
-def test_a_step_of_an_ensemble_reads_nothing_with_frozen_members_either(learn):
-    if learn is learn_toys:
-        assert 0 < int((learn_toys("cpu").history.frozen_at < 24).sum()) < 4
-    for number, seen in enumerate(traffic_by_step(learn)):
-        assert number % 6 == 0 or seen["copy"] == 0  # inputs are drawn on the device before the first of six
-        assert (seen["read"] > 0) == (number % 6 == 5), number
-
-
 def test_the_other_device_learns_what_the_cpu_learns():
     with stand_in.other_device() as device:
         there = [parameter.detach().cpu() for parameter in learn_multihop(device).parameters()]
@@ -173,11 +114,10 @@ def test_the_other_device_learns_what_the_cpu_learns():
         torch.testing.assert_close(one, other.detach(), rtol=0, atol=0)
 
 
-def test_batches_of_different_lengths_travel_in_one_copy():
+def test_batches_of_different_lengths_travel_together():
     batches = [(torch.arange(2 * n).view(2, n), torch.arange(2), 5 + n) for n in (3, 4, 6)]
-    with stand_in.other_device() as device, Traffic() as traffic:
+    with stand_in.other_device() as device:
         found = training.move_batches(batches, device)
-        assert traffic.seen == {"copy": 2}
         for (tokens, answer, seed), (own, right, number) in zip(found, batches, strict=True):
             assert tokens.device == answer.device == device
             assert torch.equal(tokens.cpu(), own)

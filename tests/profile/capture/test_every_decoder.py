@@ -22,7 +22,7 @@ from refusals import refuse_each
 from posym_profile.capture import capture
 from posym_profile.language_models import UnsupportedModelError
 from posym_profile.planes import find_planes
-from posym_profile.scores import map_layers, profile
+from posym_profile.scores import profile
 
 
 @pytest.mark.parametrize("kind", WITH_PICTURES)
@@ -34,20 +34,6 @@ def test_models_of_pictures_run_on_text_or_are_refused_in_one_line(kind):
     with pytest.raises(UnsupportedModelError, match=f"^{type(model).__name__} {WITH_PICTURES[kind]}") as caught:
         profile(model, ids, start=1, block_length=4, progress=False)
     assert len(str(caught.value).splitlines()) == 1
-    if "does not run" in WITH_PICTURES[kind]:
-        with pytest.raises(UnsupportedModelError, match=WITH_PICTURES[kind]):
-            capture(model, ids)
-
-
-def test_what_fails_for_another_reason_says_it(monkeypatch):
-    """A function of the user's that fails on a model of pictures and text is not taken for the model."""
-    model, ids = tiny_reader("llava"), torch.arange(5, 5 + LENGTH)[None]
-
-    def measure(heads):
-        raise TypeError("mine")
-
-    with pytest.raises(TypeError, match=r"^mine$"):
-        map_layers(model, ids, measure, progress=False)
 
 
 @pytest.mark.parametrize(("kind", "reason"), [

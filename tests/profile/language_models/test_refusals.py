@@ -3,14 +3,12 @@
 import re
 
 import pytest
-import torch
 from architectures import build
 from torch import nn
 
 from posym_profile.interventions._plane_surgery import edit_rope
 from posym_profile.language_models._refusals import (
     UnsupportedModelError,
-    check_grouped,
     check_tokens,
     make_unsupported_error,
 )
@@ -36,16 +34,6 @@ def test_layers_that_share_an_attention_module_are_not_operated_on_apart():
     )
     with pytest.raises(UnsupportedModelError, match=f"^{re.escape(expected)}$"), edit_rope(model, length=24):
         pass
-
-
-def test_single_heads_need_to_know_who_shares_their_keys():
-    module = nn.Linear(1, 1)
-    with pytest.raises(
-        UnsupportedModelError, match=r"^Linear shares keys .*num_key_value_groups.*; pass layers= instead"
-    ):
-        check_grouped(module)
-    module.num_key_value_groups = torch.tensor(2)
-    check_grouped(module)
 
 
 @pytest.mark.parametrize(("queries", "keys", "tokens"), [(4, 5, 5), (5, 4, 5), (5, 5, 4)])

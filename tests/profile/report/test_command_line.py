@@ -148,20 +148,6 @@ def test_queries_are_known_when_a_profile_is_loaded(queries, tiny, tmp_path):
     assert len(found.at(12).top(2, "positional")) == 2
 
 
-@pytest.mark.parametrize("family", ["Llama", "Gemma3", "Qwen2"])
-def test_a_folder_without_a_tokenizer_is_said_to_have_none(family, tmp_path, capsys):
-    model = save_model(tmp_path / "model", family)
-    for path in model.glob("token*"):
-        path.unlink()
-    assert main(["profile", str(model), "--task", "binding", "--out", str(tmp_path / "out")]) == 1
-    message = "/model' could be loaded: it has no tokenizer. Put its files (tokenizer.json, or"
-    assert message in capsys.readouterr().err
-    # One that transformers makes up, because a file of settings is there, has no words.
-    (model / "tokenizer_config.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match=r"no model .* could be loaded: "):
-        load_model(str(model))
-
-
 def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
     def refuse(*a, **k):
         raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
@@ -218,8 +204,6 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["profile", "nobody/has-this", "--task", "text"], "error: no model 'nobody/has-this' could be loaded: "),
-        (["profile", "/nowhere", "--task", "text"], "there is no such folder"),
         (["run", "binding_profile", "--small"], "the small size has the full size's names.*--results folder"),
         (["run", "later_claims", "--model", "Qwen/Q"], "later_claims has models of its own, so --model Qwen/Q"),
         (["claims", "--results", "/nowhere"], "error: there is no folder of results at /nowhere; pass"),

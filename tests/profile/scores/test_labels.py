@@ -2,13 +2,10 @@
 
 import pytest
 import torch
-import transformers
-from architectures import LLAMA, build, packaged, shared, tokens
+from architectures import build, packaged, shared, tokens
 from refusals import refuse_each
 
-from posym_profile import profile
 from posym_profile.capture import unwrap
-from posym_profile.language_models import UnsupportedModelError
 from posym_profile.scores import HeadLabels, measure_head_labels
 
 NAMES = ("previous_token", "first_token", "induction", "copying")
@@ -101,16 +98,6 @@ test_what_does_not_fit_is_refused = refuse_each(
     (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),
      "tokens must be token ids from 0 to 96"),
 )  # fmt: skip
-
-
-def test_a_model_without_an_output_layer_is_refused_before_it_is_profiled(monkeypatch):
-    model = transformers.LlamaModel(transformers.LlamaConfig(**LLAMA)).eval()
-    message = "LlamaModel has no output layer and gives no logits of a vocabulary; load it with"
-    with pytest.raises(UnsupportedModelError, match=message):
-        measure_head_labels(model)
-    monkeypatch.setattr("posym_profile.scores._profiling.measure_layers", None)
-    with pytest.raises(UnsupportedModelError, match=message):
-        profile(model, tokens(), start=0, block_length=4, labels=True)
 
 
 def test_nothing_is_left_in_the_model():

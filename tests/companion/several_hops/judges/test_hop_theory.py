@@ -27,9 +27,9 @@ def test_too_low_a_temperature_is_not_right(monkeypatch):
     assert row.fails_in[0] == f"angle 0.866: wrong answers of IndexHead {hop_theory.count_wrong(head, 4)[0]}"
 
 
-def test_two_bounds_are_refuted_for_the_maximum_and_hold_for_the_minimum(tmp_path):
+def test_two_bounds_are_refuted_for_the_maximum(tmp_path):
     (row,) = ledger("U26-4b", folder=tmp_path)
-    assert (row.verdict, row.first_rule_verdict) == ("refuted as stated", "reproduced in kind")
+    assert row.verdict == "refuted as stated"
     assert row.parts == {"the greatest discrepancy over inputs stays within the bound": "1 of 3 bounds"}
     assert "the maximal difference between the largest and second-largest logit" in row.note
     assert "could not be checked against the definition" in row.note
@@ -53,14 +53,8 @@ def altered(monkeypatch, **fields):
 
 
 def test_bounds_that_hold_on_every_input_reproduce_the_theorem(monkeypatch):
-    altered(monkeypatch, greatest=0.0, least=0.0)
+    altered(monkeypatch, greatest=0.0)
     assert ledger("U26-4b")[0].verdict == "reproduced"
-
-
-def test_bounds_that_fail_on_the_worst_input_fail_the_first_rule_too(monkeypatch):
-    altered(monkeypatch, greatest=3.0, least=3.0)
-    (row,) = ledger("U26-4b")
-    assert (row.verdict, row.first_rule_verdict) == ("refuted as stated", "not reproduced")
 
 
 def test_wrong_answers_are_among_valid_last_tokens():

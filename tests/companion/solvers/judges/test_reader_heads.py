@@ -13,7 +13,7 @@ from posym_companion.ledger import ledger
 from posym_companion.results import load_result
 from posym_companion.solvers.judges import reader_heads
 from posym_companion.solvers.judges.reader_heads import READERS, measure_followed_logits
-from posym_companion.solvers.reader_heads import KEPT, KEPT_ALONE, full_size
+from posym_companion.solvers.reader_heads import EXCHANGES, full_size
 
 LAYERS = {SECOND: (30, 9), "gemma-3-270m": (18, 4)}
 
@@ -23,14 +23,8 @@ def _few_draws(monkeypatch):
     monkeypatch.setattr(reader_heads, "DRAWS", 40)
 
 
-def invented(
-    folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follows=0.7, control=0.0, only=None, third=None
-):
-    """Runs in which heads read what they are said to; or, of the one named ``select_heads``, do as the arguments have
-    it.
-
-    In a third of all layers an exchange does as much as alone, or so much as ``third`` says.
-    """
+def invented(folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follows=0.7, control=0.0, only=None):
+    """Runs in which heads read what they are said to; or, of the one named ``only``, do as the arguments have it."""
     generator = np.random.default_rng(0)
     for setting in full_size():
         if setting.alone:
@@ -39,9 +33,7 @@ def invented(
         contrasts = 0.01 * generator.normal(size=(3, prompts, *shape))
         positional, symbolic = np.zeros((prompts, *shape)), np.ones((prompts, *shape))
         whole = generator.normal(size=(prompts, 2, *shape))
-        rows = {run: np.zeros_like(whole) for run in (*KEPT, *((name, "alone") for name in KEPT_ALONE))}
-        for layers in ("middle", "late", "alone"):
-            rows["whole", layers] = whole
+        rows = {name: np.zeros_like(whole) for name in EXCHANGES} | {"whole": whole}
         for factor, heads in READERS[setting.model].items():
             for head in heads:
                 is_it = only is None or only == (setting.model, setting.taught, setting.wording, *head)
@@ -52,22 +44,18 @@ def invented(
                 positional[at], symbolic[at] = scores if is_it else (0.0, 1.0)
                 share = follows if is_it else 0.7
                 rest = {"symbol": "origin", "origin": "symbol"}[factor]
-                for layers in ("middle", "late", "alone"):
-                    part = share if layers == "alone" or third is None or not is_it else third
-                    rows[factor, layers][:, :, *head] = part * whole[:, :, *head]
-                    rows[rest, layers][:, :, *head] = 0.3 * whole[:, :, *head]
-                    rows["other origins", layers][:, :, *head] = (control if is_it else 0.0) * whole[:, :, *head]
+                rows[factor][:, :, *head] = share * whole[:, :, *head]
+                rows[rest][:, :, *head] = 0.3 * whole[:, :, *head]
+                rows["other origins"][:, :, *head] = (control if is_it else 0.0) * whole[:, :, *head]
         arrays = {
             "contrasts": contrasts,
-            "log_ratio": np.stack([rows[run] for run in KEPT], 2),
             "positional": positional,
             "symbolic": symbolic,
             "correct": right[setting.wording] if isinstance(right, dict) else np.full(prompts, right),
         }
         save_invented(setting.name, arrays, folder, **asdict(setting))
         alone = replace(setting, alone=True)
-        arrays = {"log_ratio": np.stack([rows[name, "alone"] for name in KEPT_ALONE], 2)}
-        save_invented(alone.name, arrays, folder, **asdict(alone))
+        save_invented(alone.name, {"log_ratio": np.stack([*rows.values()], 2)}, folder, **asdict(alone))
     (row,) = ledger("C-6", folder=folder)
     return row
 
@@ -79,7 +67,6 @@ def test_heads_that_read_what_they_are_said_to(tmp_path):
     assert cases == ["yes", "30 of 30", "18 of 18", "12 of 12", "18 of 18", "12 of 12", "12 of 12"]
     assert row.ours["logits that follow the origin (smollm2-135m, 23:2, run 0, likes)"]["value"] == pytest.approx(0.7)
     assert len(row.evidence) == 25
-    assert row.first_rule_verdict == "reproduced in kind"
 
 
 ONE = (SECOND, 1, "bought", 23, 7)
@@ -96,16 +83,6 @@ def test_one_head_that_does_not_is_one_case_less(tmp_path):
     assert missed.startswith("smollm2-135m, 23:7, run 1, bought: following origins less symbols ")
     undefined = invented(tmp_path, only=ONE, own=np.nan)
     assert undefined.parts["origins stand out for readers of origins"].startswith("11 of 12")
-
-
-def test_the_rule_looks_at_a_head_s_own_layer_and_the_first_at_a_third(tmp_path):
-    row = invented(tmp_path, only=ONE, third=0.2)
-    assert row.verdict == "reproduced in kind"
-    assert row.first_rule_verdict == "partly"
-    assert row.fails_in == []
-    row = invented(tmp_path, only=ONE, follows=0.2, third=0.7)
-    assert (row.verdict, row.first_rule_verdict) == ("partly", "reproduced in kind")
-    assert len(row.fails_in) == 1
 
 
 def test_a_symbol_reader_has_lines_of_its_own(tmp_path):
@@ -128,18 +105,18 @@ def test_one_prompt_has_an_interval_of_no_width(tmp_path):
     assert found["interval"] == [found["value"]] * 2 == [pytest.approx(0.4)] * 2
 
 
-def test_a_slope_is_that_of_the_head_s_own_layers_through_zero(tmp_path):
-    """A literal loop over prompts and pairs, of a head in the late third."""
+def test_a_slope_is_through_zero(tmp_path):
+    """A literal loop over prompts and pairs."""
     invented(tmp_path)
-    setting = next(one for one in full_size() if one.model == SECOND)
+    setting = next(one for one in full_size() if one.model == SECOND and one.alone)
     result = load_result(setting.name, folder=tmp_path)
-    names, head = list(KEPT), (23, 2)
+    head = (23, 2)
     above = below = 0.0
     for prompt in range(6):
         for pair in range(2):
-            logit = {run: float(result["log_ratio"][prompt, pair, names.index(run), *head]) for run in names}
-            whole = logit["whole", "late"] - logit["none", "all"]
-            above += (logit["origin", "late"] - logit["none", "all"]) * whole
+            logit = {name: float(result["log_ratio"][prompt, pair, at, *head]) for at, name in enumerate(EXCHANGES)}
+            whole = logit["whole"] - logit["none"]
+            above += (logit["origin"] - logit["none"]) * whole
             below += whole**2
     assert measure_followed_logits(result, "origin", head).value == pytest.approx(above / below, rel=1e-6)
     assert measure_followed_logits(result, "whole", head).value == pytest.approx(1)

@@ -12,14 +12,15 @@ from posym_companion.ledger import ledger
 from posym_companion.results import MissingResultError
 from posym_companion.solvers.judges import task_solvers
 from posym_companion.solvers.judges.solver_heads import load_settings
-from posym_companion.solvers.judges.task_solvers import PAIRS, solver_accuracy, solver_results, steps_to_learn
-from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, expectation
+from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
+from posym_companion.solvers.solver_settings import BANDS, TaskSolvers
 
 SEEDS, HEADS, PLANES = 5, 2, 16
+PAIRS = "pairs of model and question"
 
 
 def untrained(folder, r=0.0, trend=(0.0, 0.0)):
-    """Scores before training, whose correlation over heads is ``r`` in every draw at the papers' temperature.
+    """Scores before training, whose correlation over heads is ``r`` in every draw.
 
     In the first draw both scores of early layers are so far above those of late ones.
     """
@@ -28,27 +29,22 @@ def untrained(folder, r=0.0, trend=(0.0, 0.0)):
     free -= free.mean() + first * (free @ first) / (first @ first)
     both = np.stack([first / np.linalg.norm(first), free / np.linalg.norm(free)])
     rows = np.stack([both[0], r * both[0] + np.sqrt(1 - r**2) * both[1]], -1).reshape(SEEDS, 1, 2, HEADS, 2)
-    drawn = np.zeros((2, 2, 3, SEEDS, 2, 2, HEADS, 2))
-    drawn[0, 0] = rows
-    drawn[0, 1], drawn[1] = rows[..., ::-1] * [1, -1], 1
+    drawn = np.broadcast_to(rows, (3, SEEDS, 2, 2, HEADS, 2)).copy()
     if any(trend):
-        drawn[0, 0, 0] = 0.5
-        drawn[0, 0, 0, :, :, 0] += trend
+        drawn[0] = 0.5
+        drawn[0, :, :, 0] += trend
     deeper = {"1e4_3x2_8": drawn[..., [0, 1, 1], :, :]}
     save_invented("random_solvers/all", {f"{band}_2x2_8": drawn for band in BANDS} | deeper, folder)
     of_planes(folder)
 
 
-def of_planes(folder, lean=0.0, speed=0, measure=0, use=0.0):
-    """Planes before training that lean to nothing, but for one draw's of a speed; use and behaviour go so together."""
-    leaning = np.zeros((3, SEEDS, 2, 2, 2))
-    leaning[1, ..., measure, speed] = lean
+def of_planes(folder, use=0.0):
+    """Use and behaviour before training, which go so together."""
     behaviour = np.random.default_rng(6).permutation(np.linspace(-1, 1, SEEDS * 2 * HEADS))
     free = np.random.default_rng(7).permutation(np.linspace(-1, 1, SEEDS * 2 * HEADS))
     used = np.stack([behaviour, use * behaviour + (1 - use) * free], -1).reshape(SEEDS, 1, 2, HEADS, 2)
     used = np.broadcast_to(used, (3, SEEDS, 2, 2, HEADS, 2))
-    arrays = {f"{band}_2x2_8_lean": leaning for band in BANDS} | {f"{band}_2x2_8_use": used for band in BANDS}
-    save_invented("random_solvers/planes", arrays, folder)
+    save_invented("random_solvers/planes", {f"{band}_2x2_8_use": used for band in BANDS}, folder)
 
 
 def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
@@ -56,21 +52,17 @@ def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
     if not (folder / "random_solvers").exists():
         untrained(folder)
     setting = TaskSolvers(band=band, layers=layers)
-    setting = dataclasses.replace(setting, expected=expectation(band, layers, setting.questions))
     noise = np.random.default_rng(hash(setting.name) % 1000).uniform(0, 0.02, (SEEDS, 2, layers, HEADS))
     late = np.arange(layers)[:, None] >= layers // 2
     symbolic = np.where(late, 0.9, 0.2) + noise
     symbolic += np.array([0.05, -0.05])
     scores = np.stack([1.1 - symbolic, symbolic, np.full_like(symbolic, 0.5), noise], -1)
-    turns = setting.angles[0].numpy() * 17 / (2 * np.pi)
-    share = np.where(turns < 1 / 8, 0.95, 0.02)
     fast = np.where(late, 0.0, 1.0) + noise
     energy = np.zeros((SEEDS, 2, layers, HEADS, PLANES))
     energy[..., 0], energy[..., -1] = fast / 2, 1 - fast / 2
     carries = np.zeros((SEEDS, 2, layers, HEADS))
     carries[:, [0, 1], :, [0, 1]] = 1
     looks = np.linspace(0, 1, 5)[:, None, None] * np.array([binding, index])
-    planes = np.broadcast_to(np.stack([1 - share, share], -1), (SEEDS, 2, layers, HEADS, PLANES, 2))
     accuracy = np.broadcast_to([binding, index], (SEEDS, 2)).astype(float)
     made = {
         "angles": setting.angles.numpy(),
@@ -82,8 +74,6 @@ def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
         "null_scores": np.random.default_rng(0).uniform(size=(SEEDS, 2, layers, HEADS, 2)),
         "shares": np.stack([1 - symbolic, symbolic, 0 * symbolic], -1),
         "energy": energy,
-        "plane_shares": np.concatenate([planes, 0 * planes[..., :1]], -1),
-        "plane_scores": planes,
         "patched": carries,
         "ablated": accuracy[..., None, None] - carries * 0.5,
         "intact": accuracy,
@@ -94,29 +84,16 @@ def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
 
 
 def grid(folder, **changed):
-    """Every band at one and two layers, as expected, but for what is changed."""
+    """Every band at one and two layers, as the one-layer claims have it, but for what is changed."""
     for layers in (1, 2):
         for band in BANDS:
-            found = {k: float(v) or 0.3 for k, v in expectation(band, layers, ("binding", "index")).items()}
+            binds, places = layers > 1 and band not in ("none", "fast"), layers > 1 or band not in ("slow", "none")
+            found = {"binding": 1.0 if binds else 0.3, "index": 1.0 if places else 0.3}
             invented(folder, band, layers, **{**found, **changed.get(f"{band}_{layers}", {})})
 
 
-def test_expectations_met_and_missed(tmp_path):
-    grid(tmp_path)
-    (row,) = ledger("T-0", folder=tmp_path)
-    assert row.verdict == "reproduced in kind"
-    assert row.parts == {
-        "solved as expected": f"26 of 26 {PAIRS}",
-        "not solved as expected": f"14 of 14 {PAIRS}",
-    }
-    grid(tmp_path, fast_2={"binding": 0.95})
-    (row,) = ledger("T-0", folder=tmp_path)
-    assert row.verdict == "partly"
-    assert row.fails_in == ["binding, fast_2x2_8: accuracy where failing was expected 0.95 [0.95, 0.95]"]
-
-
 def test_what_is_missing_is_said(tmp_path):
-    for name in range(7):
+    for name in (1, 2, 4, 5, 6):
         (row,) = ledger(f"T-{name}", folder=tmp_path)
         assert row.verdict == "not run here"
         assert row.command == "posym run task_solvers"
@@ -144,22 +121,8 @@ def test_only_what_is_solved_is_looked_at(tmp_path):
 def test_heads_as_the_papers_have_them(tmp_path):
     for band in ("1e4", "1e2"):
         invented(tmp_path, band)
-    for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path):
+    for row in ledger("T-1", "T-2", "T-4", "T-5", folder=tmp_path):
         assert (row.verdict, row.fails_in) == ("reproduced in kind", [])
-
-
-@pytest.mark.parametrize(
-    ("measure", "speed", "lean", "asked"),
-    [(0, 0, 0.501, False), (1, 0, 0.101, False), (0, 1, -0.501, False), (1, 1, -0.101, False), (0, 0, -0.9, True)],
-)
-def test_planes_that_untrained_models_have_are_not_asked_for(tmp_path, measure, speed, lean, asked):
-    invented(tmp_path)
-    of_planes(tmp_path, lean, speed, measure)
-    (row,) = ledger("T-3", folder=tmp_path)
-    said = f"{('slow planes are symbolic', 'middle planes are positional')[speed]}, by {('shares', 'scores')[measure]}"
-    assert row.parts[said] == (f"2 of 2 {PAIRS}" if asked else "not testable")
-    assert row.verdict == ("reproduced in kind" if asked else "partly")
-    assert row.first_rule_verdict == "reproduced in kind"
 
 
 def test_use_of_frequencies_is_held_against_untrained_models(tmp_path):
@@ -170,7 +133,7 @@ def test_use_of_frequencies_is_held_against_untrained_models(tmp_path):
     of_planes(tmp_path, use=1.0)
     (row,) = ledger("T-4", folder=tmp_path)
     assert row.parts[above] == f"0 of 2 {PAIRS}"
-    assert (row.verdict, row.first_rule_verdict) == ("partly", "reproduced in kind")
+    assert row.verdict == "partly"
     less = row.ours["rank correlation less the most of random weights (index, 1e4_2x2_8)"]
     assert less["value"] == pytest.approx(row.ours["rank correlation (index, 1e4_2x2_8)"]["value"] - 1, abs=1e-3)
     assert good.name in row.evidence
@@ -182,12 +145,10 @@ def test_heads_against_the_papers(tmp_path):
         turned = {
             "scores": good["scores"][:, :, ::-1, ::-1],
             "null_scores": good["scores"][..., :2],
-            "plane_shares": good["plane_shares"][..., [1, 0, 2]],
-            "plane_scores": good["plane_scores"][..., ::-1],
         }
         invented(tmp_path, band, **turned)
-    rows = {row.id: row for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path)}
-    assert [rows[name].verdict for name in ("T-1", "T-3", "T-4", "T-5")] == ["not reproduced"] * 4
+    rows = {row.id: row for row in ledger("T-1", "T-2", "T-4", "T-5", folder=tmp_path)}
+    assert [rows[name].verdict for name in ("T-1", "T-4", "T-5")] == ["not reproduced"] * 3
     for question in ("binding", "index"):
         assert rows["T-2"].parts[f"{question}: r is negative"] == "2 of 2 kinds of model"
         assert rows["T-2"].parts[f"{question}: r is below the null model's"] == "0 of 2 kinds of model"
@@ -210,7 +171,7 @@ def test_binding_and_index_are_judged_apart(tmp_path):
     assert both.parts["binding: r is negative"] == "2 of 2 kinds of model"
     assert both.parts["index: r is negative"] == "0 of 2 kinds of model"
     for row in (trend, both):
-        assert (row.verdict, row.first_rule_verdict) == ("partly", "partly")
+        assert row.verdict == "partly"
         assert "2 of 2 of them have two layers" in row.note
 
 
@@ -226,7 +187,6 @@ def test_a_trend_is_more_than_that_of_every_draw_of_random_weights(tmp_path, tre
         assert row.parts[more.format("early layers are more positional")] == f"{positional} of 2 kinds of model"
         assert row.parts[more.format("late layers are more symbolic")] == f"{symbolic} of 2 kinds of model"
         assert row.parts[f"{question}: early layers are positional"] == "2 of 2 kinds of model"
-    assert row.first_rule_verdict == "reproduced in kind"
 
 
 @pytest.mark.parametrize(("drawn", "held"), [(-0.99, 2), (-1.0, 0)])
@@ -237,7 +197,6 @@ def test_r_is_learned_only_below_every_draw_of_random_weights(tmp_path, drawn, h
     (row,) = ledger("T-2", folder=tmp_path)
     # All heads have r = -1 here, which is below the one and no more than a tie with the other.
     assert row.parts["binding: r is below that of random weights"] == f"{held} of 2 kinds of model"
-    assert row.first_rule_verdict == "reproduced in kind"
 
 
 def carried(folder, chosen, symbolic, *, seeds=SEEDS):
@@ -279,18 +238,9 @@ def test_an_area_is_asked_of_ten_heads_or_more(tmp_path, seeds, held):
     assert row.parts[by] == held
 
 
-def test_planes_that_do_not_rotate_are_not_slow_ones(tmp_path):
-    """p-RoPE with a quarter has fast and middle planes, and three quarters that stand still: no angle, no speed."""
+def test_a_setting_with_planes_that_stand_still_has_no_law_of_frequencies(tmp_path):
     invented(tmp_path, "p25")
-    planes, every = ledger("T-3", "T-4", folder=tmp_path)
-    assert (planes.note, every.note) == (
-        "no solved setting has slow and middle planes",
-        "no solved setting rotates all of its planes",
-    )
-    invented(tmp_path, "1e4")
-    planes, every = ledger("T-3", "T-4", folder=tmp_path)
-    assert set(planes.parts.values()) == {f"2 of 2 {PAIRS}"}
-    assert set(every.parts.values()) == {f"2 of 2 {PAIRS}"}
+    assert ledger("T-4", folder=tmp_path)[0].note == "no solved setting rotates all of its planes"
 
 
 @pytest.mark.parametrize(("odd", "held"), [([0.9, 0.2, 0.9], "0 of 1"), ([0.2, 0.9, 0.9], "1 of 1")])
