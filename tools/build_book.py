@@ -21,6 +21,7 @@ from typing import Any
 import nbformat
 from execute import ENVIRONMENT, execute_changed, executed
 from finish_site import finish
+from moved import write_moved
 from reads import EVERYWHERE, IGNORED, PACKAGES, ROOT, WATCHED
 from words import pages
 
@@ -120,6 +121,7 @@ def build(root: Path = ROOT) -> int:
             for chapter in chapters(root):  # what readers download are chapters as they are stored, without outputs
                 shutil.copy(chapter, fresh / "_sources" / chapter.relative_to(root))
             finish(fresh, root)
+            write_moved(fresh)
             fresh.rename(site)
             stamp.write_text(key)
         return status

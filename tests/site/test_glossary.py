@@ -11,8 +11,8 @@ import words
 from definitions import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
-# Three pages that say what comes: they link the chapters that explain.
-IN_SHORT = ("book/introduction", "book/fifteen_minutes", "book/your_facts", "book/what_survives")
+# Pages that say what comes: they link the chapters that explain.
+IN_SHORT = ("book/introduction", "book/fifteen_minutes", "book/your_facts")
 LINK = re.compile(r"\]\((?P<to>[\w./-]+?)\.(?:ipynb|md)")
 FORMULA = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\{[\w:]+\}", re.DOTALL)
 

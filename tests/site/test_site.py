@@ -30,6 +30,7 @@ from axe import RULES, violations
 from bs4 import BeautifulSoup, Tag
 from finish_site import site_address
 from fontTools.ttLib import TTFont
+from moved import MOVED
 from PIL import Image
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
@@ -37,16 +38,18 @@ from benchmarks import readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
-PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")) if SITE.is_dir() else []
+PAGES = sorted({path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")} - {*MOVED}) if SITE.is_dir() else []
 CHAPTERS = [name for name in PAGES if name.startswith("book/")]
 FIRST_CHAPTER = "book/introduction.html"
 OWN_FACTS = "book/your_facts.html"  # in place of sliders it has fields
-EXPLORER = "book/language_model/explorer.html"
 # Pages to look things up in, which need no slider.
 REFERENCE = {name for name in CHAPTERS if name.startswith(("book/reference/", "book/package/"))}
 # Bytes of a page and all it loads, nothing cached and nothing compressed.
 LARGEST_PAGE = 1_200_000
-HEAVIER = {"book/where_and_what/frequencies.html": 1_450_000}  # nine pictures and two hundred formulas
+HEAVIER = {
+    "book/where_and_what/frequencies.html": 1_450_000,  # nine pictures and two hundred formulas
+    "book/language_model/language_model.html": 2_100_000,  # with the head explorer
+}
 NARROW = {"width": 390, "height": 844}
 BROWSER_OPTIONS = [
     "--no-sandbox",
@@ -206,6 +209,16 @@ def test_pages_say_where_they_stand(site: Path, name: str) -> None:
     assert bool(page.select('meta[name="citation_title"]')) == (name in CHAPTERS)
     (picture,) = (str(tag["content"]) for tag in page.select('meta[property="og:image"]'))
     assert (site / picture.removeprefix(top)).is_file()
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_pages_that_moved_lead_on(site: Path, old: str, new: str) -> None:
+    page, (location, anchor) = read_page(site / old), urldefrag(new)
+    (link,) = (str(tag["href"]) for tag in page.select("a[href]"))
+    assert (site / old).parent.joinpath(urldefrag(link)[0]).resolve() == (site / location).resolve()
+    assert urldefrag(link)[1] == anchor
+    assert anchor in targets(site / location)
+    assert location in CHAPTERS
 
 
 def test_other_books_find_the_project_by_its_name(site: Path) -> None:
@@ -433,7 +446,7 @@ def in_view(element: Locator) -> bool:
 @every_chapter
 def test_formulas_are_set(visit: Visit) -> None:
     name = urlsplit(visit.page.url).path.strip("/")
-    assert visit.page.locator("article .math").count() > 0 or name in {FIRST_CHAPTER, OWN_FACTS, EXPLORER, *REFERENCE}
+    assert visit.page.locator("article .math").count() > 0 or name in {FIRST_CHAPTER, OWN_FACTS, *REFERENCE}
     unset = visit.page.evaluate(
         """() => [...document.querySelectorAll('article .math')]
             .filter(formula => !formula.querySelector('mjx-container') || formula.querySelector('mjx-merror'))

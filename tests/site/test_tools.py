@@ -16,7 +16,9 @@ import colab
 import execute
 import nbformat
 import pytest
+import words
 import yaml
+from moved import MOVED, write_moved
 
 
 def write_notebook(path: Path, text: str, *cells: str) -> None:
@@ -326,3 +328,13 @@ def test_missing_browser_stops_continuous_integration(root: Path, tmp_path: Path
 def test_a_chapter_shows_no_warning_and_no_progress_bar(output: Any, wrong: str | None) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
     assert execute.unwanted(notebook) == wrong
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_page_that_moved_leads_to_a_heading_that_is_there(root: Path, tmp_path: Path, old: str, new: str) -> None:
+    page, _, anchor = new.partition("#")
+    text = words.pages(root)[page.removesuffix(".html")].read_text(encoding="utf-8")
+    titles = re.findall(r'^ *"?## (.+?)(?:\\n)?"?,?$', text, re.MULTILINE)
+    assert anchor in {re.sub(r"\W+", "-", title.lower()) for title in titles}
+    write_moved(tmp_path)
+    assert f'href="{os.path.relpath(new, Path(old).parent)}"' in (tmp_path / old).read_text(encoding="utf-8")

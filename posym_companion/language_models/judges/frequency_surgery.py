@@ -11,7 +11,7 @@ from posym_companion.language_models.frequency_surgery import OUTER, FrequencySu
 from posym_companion.results import Result
 from posym_core.metrics import Estimate, mean_difference
 
-SHOWN_IN = "book/language_model/surgery.ipynb"
+SHOWN_IN = "book/language_model/language_model.ipynb"
 
 
 def losses(result: Result, condition: str) -> np.ndarray:

@@ -28,7 +28,7 @@ from posym_companion.results import Result, load_result
 from posym_companion.score_statistics import permute_layers
 from posym_core.metrics import correlate_heads, measure_behaviour_and_use
 
-SHOWN_IN = "book/reference/every_head.ipynb"
+SHOWN_IN = "book/language_model/language_model.ipynb"
 
 
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:

@@ -1,4 +1,4 @@
-"""The page *From scores to causes* in other tools: its text, run on a small model, gives the logits of ours."""
+"""The section *From scores to causes* in other tools: its text, run on a small model, gives the logits of ours."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from saved_models import save_model
 from posym_profile import load_model
 from posym_profile.interventions import ablate_heads, patch_heads, record_head_outputs
 
-PAGE = Path(__file__).resolve().parents[3] / "book" / "package" / "from_scores_to_causes.ipynb"
+PAGE = Path(__file__).resolve().parents[3] / "book" / "package" / "your_model.ipynb"
 HEADS = [(2, 0), (1, 2), (1, 3)]
 
 
