@@ -1,7 +1,7 @@
 """Files that are whole or not there, and sealed folders, which are checked when they are read.
 
 A sealed folder holds files beside a description that is written last, records each file's size and SHA-256, and carries
-a checksum of its own: results, profiles, surveys.
+a checksum of its own: results, profiles.
 """
 
 from __future__ import annotations
