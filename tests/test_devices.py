@@ -254,7 +254,6 @@ WITHOUT_INPUT = {
     *("wave_witness", "whole_turn_witness", "knob", "network", "nothing", "option", "part_of_a_turn", "pull"),
     *("reflection", "selection", "swing", "turning", "playground", "train_head", "register_encoding"),
     *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
-    *("group_hubs", "list_hub_pairs"),  # asked of a CPU alone
 }
 
 

@@ -283,13 +283,13 @@ def square_arrays(
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         groups = heads.group_queries(torch.float64)
-        _, log_z, attention, _ = measure_block_attention(groups, swaps)
+        before = measure_block_attention(groups, swaps)
         measured = {name: measure_cube_logits(heads, swaps, read=read) for name, read in keys.items()}
         logits = {name: x["logits"] for name, x in measured.items()}
-        logits["attention"] = (logits["block"] - heads.ungroup(log_z)[..., None, None]).exp()
+        logits["attention"] = (logits["block"] - heads.ungroup(before.log_z)[..., None, None]).exp()
         for name, read in crossed.items():
             logits[f"{name}, crossed"] = measure_crossed_logits(heads, swaps, read=read).mean(2)
-        return {**logits, "seen": measured["block"]["seen"], "mass": heads.ungroup(attention.sum(-1))}
+        return {**logits, "seen": measured["block"]["seen"], "mass": heads.ungroup(before.mass.sum(-1))}
 
     # Queries are crossed within a layer and a square, so all of its prompts run together.
     measured = map_layers(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))

@@ -32,8 +32,11 @@ from posym_core._checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics._blocks import LARGEST_LOG_RATIO, BlockLayout, fill_block_table, measure_block_attention
+from posym_core.metrics._blocks import BlockLayout, MovedBlocks, measure_block_attention
 from posym_core.metrics._heads import Heads
+
+# exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
+LARGEST_LOG_RATIO = 690.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +97,11 @@ def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
     swaps = swaps.fit(heads.keys.shape[-2])
     heads.check_values(torch.float64)
     groups = heads.group_queries(torch.float64)
-    _, log_z, _, outside = measure_block_attention(groups, swaps)
-    sums = fill_block_table(groups, swaps, log_z)
-    # Nothing is drawn at the places of leading blocks that no query sees.
-    sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
-    return BlockTable(sums=heads.ungroup(sums), outside=heads.ungroup(outside), block_length=swaps.block_length)
+    attention, every = measure_block_attention(groups, swaps), slice(0, swaps.number)
+    logits = MovedBlocks(groups, swaps).visible_logits(every, every)
+    sums = logits.sub_(attention.log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_().sum(-2)
+    outside = heads.ungroup(attention.outside)
+    return BlockTable(sums=heads.ungroup(sums), outside=outside, block_length=swaps.block_length)
 
 
 def score_permutations(
