@@ -17,6 +17,8 @@ from posym_core.metrics._rope import rotate_by
 
 # The logit of what is hidden: nothing is left of it in any softmax, yet differences and slopes of it are numbers.
 HIDDEN = torch.finfo(torch.float64).min / 4
+# exp(690) is 1e299: sums of such still lie within float64.
+LARGEST_LOG = 690.0
 # Blocks, as a range of them or as each query's own choice.
 Blocks = slice | Int[Tensor, "head group chosen"]
 
@@ -83,6 +85,7 @@ class BlockAttention:
     log_outside: Float[Tensor, "head group"]
 
     def take(self, heads: slice | Tensor) -> BlockAttention:
+        """Return that of some heads."""
         return BlockAttention(*(x[heads] for x in vars(self).values()))
 
 
@@ -135,7 +138,7 @@ class MovedBlocks:
         self.heads = heads
         self.home = rotate_by(keys, cos[..., None, :], sin[..., None, :], heads.pairing)
         self.seen = rotate_by(heads.query[:, :, None], cos[:, None], sin[:, None], heads.pairing)
-        self.hidden = None if heads.visible is None else ~swaps.by_block(heads.visible).mT
+        self.hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)
 
     def logits(self, contents: Blocks, places: Blocks) -> Float[Tensor, "head group content offset place"]:
         """Return logits of the contents of some blocks at the places of some, those that are hidden as well."""
@@ -154,8 +157,7 @@ class MovedBlocks:
         logits = self.logits(contents, places).double()
         if self.hidden is None:
             return logits
-        hidden = take_blocks(self.hidden.mT, places).mT
-        return logits.masked_fill_(hidden[:, :, None], HIDDEN)
+        return logits.masked_fill_(take_blocks(self.hidden, places).mT[:, :, None], HIDDEN)
 
 
 def take_blocks(x: Shaped[Tensor, "head group block *rest"], blocks: Blocks) -> Shaped[Tensor, "head group some *rest"]:

@@ -22,6 +22,7 @@ from posym_core._checks import require_count, require_floating
 from posym_core.metrics._blocks import BlockLayout, MovedBlocks
 from posym_core.metrics._heads import Heads
 
+# Most numbers in one table of contents and places.
 CHUNK = 2**21
 AXES = ("symbol", "origin", "place")
 # The seven parts, by the axes on which they depend.

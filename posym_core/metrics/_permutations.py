@@ -32,11 +32,8 @@ from posym_core._checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics._blocks import BlockLayout, MovedBlocks, measure_block_attention
+from posym_core.metrics._blocks import LARGEST_LOG, BlockLayout, MovedBlocks, measure_block_attention
 from posym_core.metrics._heads import Heads
-
-# exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
-LARGEST_LOG_RATIO = 690.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +96,7 @@ def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
     groups = heads.group_queries(torch.float64)
     attention, every = measure_block_attention(groups, swaps), slice(0, swaps.number)
     logits = MovedBlocks(groups, swaps).visible_logits(every, every)
-    sums = logits.sub_(attention.log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_().sum(-2)
+    sums = logits.sub_(attention.log_z[..., None, None, None]).clamp_(max=LARGEST_LOG).exp_().sum(-2)
     outside = heads.ungroup(attention.outside)
     return BlockTable(sums=heads.ungroup(sums), outside=outside, block_length=swaps.block_length)
 
@@ -273,7 +270,7 @@ def _tabulate_cross_logits(
     require_finite("outside", others)
     log_z = torch.cat([unmoved, others], dim=-1).logsumexp(-1)
     return BlockTable(
-        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG_RATIO).exp(),
+        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG).exp(),
         outside=(others - log_z[..., None]).exp().sum(-1),
         block_length=1,
     )

@@ -23,6 +23,7 @@ from torch import Tensor
 from posym_core._checks import is_asynchronous
 from posym_core.metrics._blocks import (
     HIDDEN,
+    LARGEST_LOG,
     BlockAttention,
     BlockLayout,
     Blocks,
@@ -40,8 +41,6 @@ WORTH = 2**15
 # Weights of exp(-40) of the largest, divided among all pairs, are below the rounding of float64.
 NEGLIGIBLE = 40.0
 TINY = torch.finfo(torch.float64).tiny
-# exp(690) is 1e299: sums of such still lie within float64.
-LARGEST_LOG = 690.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +170,7 @@ def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
 
 
 def _find_room(x: Tensor) -> int:
+    """Return how many numbers to put into one table."""
     return LARGE_TABLE if is_asynchronous(x.device) else TABLE
 
 
