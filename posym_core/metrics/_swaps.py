@@ -35,7 +35,7 @@ from posym_core.metrics._heads import Heads
 from posym_core.metrics._rope import Pairing
 
 # Numbers in one table of contents and places, a dozen of which live at once: near a CPU's caches, or many on a GPU.
-TABLE, LARGE_TABLE = 2**18, 2**24
+TABLE, LARGE_TABLE = 2**17, 2**23
 # Numbers in all tables from which it pays to ask which pairs weigh anything.
 WORTH = 2**15
 # Weights of exp(-40) of the largest, divided among all pairs, are below the rounding of float64.
@@ -161,7 +161,8 @@ def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
         if rows < swaps.number:
             total = _sum_pairs(blocks, swaps, its, its.mass.topk(rows).indices, slice(0, swaps.number))
         else:
-            step = max(1, _find_room(its.mass) // (its.mass.numel() * swaps.block_length))
+            # Parts of one table do some work twice, so they are larger.
+            step = max(1, 2 * _find_room(its.mass) // (its.mass.numel() * swaps.block_length))
             bands = [slice(top, min(top + step, swaps.number)) for top in range(0, swaps.number, step)]
             sums = [_sum_pairs(blocks, swaps, its, band, slice(band.start, swaps.number)) for band in bands]
             total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
@@ -189,8 +190,8 @@ def _choose_rows(attention: BlockAttention, swaps: BlockLayout, dim: int) -> Ite
         near = attention.mass.detach() >= attention.mass.detach().amax(-1, keepdim=True) - reach
         kinds = {}
         for head, needed in enumerate(near.sum(-1).amax(-1).tolist()):
-            # Rows to the next power of four are scored together.
-            rows = 4 ** ((needed - 1).bit_length() + 1 >> 1)
+            # Rows to the next power of four, and at least four, are scored together.
+            rows = 4 ** max(1, (needed - 1).bit_length() + 1 >> 1)
             kinds.setdefault(rows if rows <= number // 4 else number, []).append(head)
     for rows, members in kinds.items():
         step = max(1, _find_room(attention.mass) // (size * max(rows, dim // 4)))
