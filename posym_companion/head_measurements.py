@@ -121,7 +121,7 @@ class LayerLook:
     def mass(self) -> Tensor:
         """Attention to all blocks, summed in double precision."""
         groups = self.heads.group_queries(torch.float64)
-        return self.heads.ungroup(measure_block_attention(groups, self.layout)[2].sum(-1))
+        return self.heads.ungroup(measure_block_attention(groups, self.layout).mass.sum(-1))
 
     def kept(self) -> Tensor:
         """The part of the contents' variance that is symbol in every plane, ``S / (S + I)``."""

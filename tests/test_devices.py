@@ -248,7 +248,6 @@ WITHOUT_INPUT = {
     *(f"{kind}_witness" for kind in ("absolute", "bias", "magnitude", "slope", "turned", "two_directions")),
     *("wave_witness", "whole_turn_witness", "register_encoding"),
     *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
-    *("group_hubs", "list_hub_pairs"),  # asked of a CPU alone
 }
 
 

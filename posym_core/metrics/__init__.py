@@ -23,7 +23,6 @@ from posym_core.metrics._frequencies import (
 )
 from posym_core.metrics._heads import Heads
 from posym_core.metrics._logit_matrix import cross_logits
-from posym_core.metrics._memory import find_budget
 from posym_core.metrics._permutations import (
     BlockTable,
     PermutationScores,
@@ -91,7 +90,6 @@ __all__ = [
     "draw_latin_square",
     "draw_orders",
     "exclusion",
-    "find_budget",
     "find_local_layers",
     "frequency_shares",
     "frequency_use",

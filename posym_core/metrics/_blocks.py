@@ -1,26 +1,26 @@
-"""Blocks of keys that may change places: the attention to them, and what their contents would draw elsewhere.
+"""Blocks of keys that may change places: the attention to them, and the logits of their contents at other places.
 
 Everything here takes heads that stand in groups, see :meth:`posym_core.metrics.Heads.group_queries`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from posym_core._checks import is_asynchronous, require_count, require_counts, require_floor, require_positive
+from posym_core._checks import require_count, require_counts, require_floor, require_positive
 from posym_core.metrics._heads import Heads
 from posym_core.metrics._rope import rotate_by
 
-# Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
-CHUNK = 2**21
-# exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
-LARGEST_LOG_RATIO = 690.0
+# The logit of what is hidden: nothing is left of it in any softmax, yet differences and slopes of it are numbers.
+HIDDEN = torch.finfo(torch.float64).min / 4
+# exp(690) is 1e299: sums of such still lie within float64.
+LARGEST_LOG = 690.0
+# Blocks, as a range of them or as each query's own choice.
+Blocks = slice | Int[Tensor, "head group chosen"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class BlockLayout:
         return self.start + self.number * self.block_length
 
     def fit(self, keys: int) -> BlockLayout:
-        """Return the layout with a number of blocks; refuse blocks that do not fit before the last of ``keys`` keys."""
+        """Return the layout with a number of blocks; raise if they do not fit before the last of ``keys`` keys."""
         room = max(0, keys - 1 - self.start)
         fits = room // self.block_length
         if self.blocks is None and fits < 2:
@@ -72,131 +72,97 @@ class BlockLayout:
         """Return ``[..., key]`` as ``[..., block, offset]``."""
         return x[..., self.start : self.stop].unflatten(-1, (self.number, self.block_length))
 
-    def unseen(self, visible: Bool[Tensor, "*head key"] | None) -> int:
-        """Count the leading blocks of which no query sees any key."""
-        if visible is None:
-            return 0
-        seen = self.by_block(visible).any(-1).flatten(0, -2).any(0)
-        return int((~seen).long().cumprod(0).sum())
+
+@dataclass(frozen=True)
+class BlockAttention:
+    """Attention to blocks before any swap, and to all keys beside them, ``[head, group, ...]``; float64."""
+
+    entropy: Float[Tensor, "head group"]
+    log_z: Float[Tensor, "head group"]
+    mass: Float[Tensor, "head group block"]
+    outside: Float[Tensor, "head group"]
+    log_mass: Float[Tensor, "head group block"]
+    log_outside: Float[Tensor, "head group"]
+
+    def take(self, heads: slice | Tensor) -> BlockAttention:
+        """Return that of some heads."""
+        return BlockAttention(*(x[heads] for x in vars(self).values()))
 
 
-def measure_block_attention(
-    heads: Heads, swaps: BlockLayout
-) -> tuple[
-    Float[Tensor, "head group"],
-    Float[Tensor, "head group"],
-    Float[Tensor, "head group block"],
-    Float[Tensor, "head group"],
-]:
-    """Return entropy over that of uniform attention, log-sum-exp, attention to each block, and to all else."""
-    total = heads.cap((heads.query @ heads.keys.squeeze(-3).mT).double())
+def measure_block_attention(heads: Heads, swaps: BlockLayout) -> BlockAttention:
+    """Measure entropy over that of uniform attention, log-sum-exp, and attention to each block and to all else."""
+    logits = heads.cap((heads.query @ heads.keys.squeeze(-3).mT).double())
+    choices = torch.full_like(logits[..., 0], logits.shape[-1])
     if heads.visible is not None:
-        total = total.masked_fill(~heads.visible, -torch.inf)
+        logits, choices = logits.masked_fill(~heads.visible, HIDDEN), heads.visible.sum(-1).double()
     if heads.sinks is not None:
-        total = torch.cat([total, heads.sinks[..., None]], dim=-1)
-    # Against the largest, which no sum depends on, and whose slope therefore cancels.
-    largest = total.detach().amax(-1, keepdim=True)
-    log = total - largest
+        logits, choices = torch.cat([logits, heads.sinks[..., None]], dim=-1), choices + 1
+    largest = logits.detach().amax(-1, keepdim=True)
+    log = logits - largest
     attention = log.exp()
     sums = attention.sum(-1, keepdim=True)
-    attention = attention / sums
-    log_sums = sums.log()
-    outside = attention[..., : swaps.start].sum(-1) + attention[..., swaps.stop :].sum(-1)
-    if heads.visible is None:
-        most = math.log(total.shape[-1])
-    else:
-        seen = torch.isfinite(log)
-        # 0 where there is no choice.
-        most = seen.sum(-1).double().log().clamp_min(torch.finfo(log.dtype).tiny)
-        log = log.masked_fill(~seen, 0)
-    entropy = (log_sums.squeeze(-1) - (attention * log).sum(-1)) / most
-    log_z = (log_sums + largest).squeeze(-1)
-    return entropy, log_z, swaps.by_block(attention).sum(-1), outside
+    attention, log = attention / sums, log - sums.log()
+    # 0 where there is no choice.
+    most = choices.log().clamp_min(torch.finfo(choices.dtype).tiny)
+    ends = [slice(swaps.start), slice(swaps.stop, None)]
+    return BlockAttention(
+        entropy=-(attention * log).sum(-1) / most,
+        log_z=(sums.log() + largest).squeeze(-1),
+        mass=swaps.by_block(attention).sum(-1),
+        outside=torch.cat([attention[..., end] for end in ends], dim=-1).sum(-1),
+        log_mass=log_sum(swaps.by_block(log)),
+        log_outside=log_sum(torch.cat([log[..., end] for end in ends], dim=-1)),
+    )
 
 
-def fill_block_table(
-    heads: Heads, swaps: BlockLayout, log_z: Float[Tensor, "head group"]
-) -> Float[Tensor, "head group content slot"]:
-    """Tabulate all contents at all places but leading ones that no query sees (beyond a sliding window)."""
-    # How many these are would have to be read.
-    unseen = 0 if is_asynchronous(heads.keys.device) else swaps.unseen(heads.visible)
-    slots = range(unseen, swaps.number)
-    step = max(1, CHUNK // (heads.query[..., 0].numel() * swaps.block_length * max(1, len(slots))))
-    return slice_block_table(heads, swaps, log_z, range(swaps.number), slots, step)
+def log_sum(x: Float[Tensor, "*head part"]) -> Float[Tensor, "*head"]:
+    """Return the log of the sum of exponentials, in fewer operations than PyTorch's, which takes infinity, too."""
+    if x.shape[-1] == 1:
+        return x.squeeze(-1)
+    largest = x.detach().amax(-1, keepdim=True)
+    return (x - largest).exp_().sum(-1).log_().add_(largest.squeeze(-1))
 
 
-def slice_block_table(
-    heads: Heads, swaps: BlockLayout, log_z: Float[Tensor, "head group"], contents: range, slots: range, step: int = 0
-) -> Float[Tensor, "head group content slot"]:
-    """Return the attention that blocks' contents would draw at blocks' places, over all attention before the swap.
+class MovedBlocks:
+    """Logits of blocks' contents at blocks' places.
 
     A key is turned by as many places as it is moved, and a rotation is orthogonal: so each key is turned back to where
-    the first block stands, and the query by as much, once for every place. ``step`` contents are taken at a time, or
-    all. Ratios above 1e299 count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
-    """
-    window = slice(slots.start, slots.stop)
-    hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, window, :].mT
-    logits_at, parts, step = move_block_logits(heads, swaps, slots), [], step or len(contents)
-    for top in range(contents.start, contents.stop, step):
-        logits = logits_at(slice(top, min(top + step, contents.stop)))
-        ratios = compute_ratios(heads, logits, log_z, hidden)
-        parts.append(ratios.squeeze(-2) if swaps.block_length == 1 else ratios.sum(-2))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
-
-
-def move_block_logits(
-    heads: Heads, swaps: BlockLayout, slots: range
-) -> Callable[[slice], Float[Tensor, "head group content offset slot"]]:
-    """Return what gives the logits of blocks' keys at their offsets in other blocks' places; before any soft-cap."""
-    cos, sin = find_place_turns(heads, swaps)
-    window, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
-    seen = rotate_by(heads.query[..., None, :], cos[..., None, window, :], sin[..., None, window, :], heads.pairing)
-
-    def logits_of(contents: slice) -> Tensor:
-        keys = every_key[..., swaps.start + contents.start * length : swaps.start + contents.stop * length, :]
-        keys = keys.unflatten(-2, (-1, length))
-        home = rotate_by(keys, cos[..., contents, None, :], sin[..., contents, None, :], heads.pairing)
-        logits = home.flatten(-3, -2) @ seen.flatten(-3, -2).transpose(-1, -2)
-        return logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, home.shape[-3:-1]).movedim(-2, -4)
-
-    return logits_of
-
-
-def find_place_turns(
-    heads: Heads, swaps: BlockLayout
-) -> tuple[Float[Tensor, "#head block plane"], Float[Tensor, "#head block plane"]]:
-    """Return cosine and sine by which each block's place is turned back to the first's."""
-    places = torch.arange(swaps.number, device=heads.keys.device) * -swaps.block_length
-    phase = places.double()[:, None] * heads.angles[..., None, :]
-    return phase.cos().to(heads.keys.dtype), phase.sin().to(heads.keys.dtype)
-
-
-def compute_ratios(
-    heads: Heads,
-    logits: Float[Tensor, "head group a b c"],
-    log_z: Float[Tensor, "head group"],
-    hidden: Bool[Tensor, "head group #a #b #c"] | None,
-) -> Tensor:
-    """Return what logits draw, over all attention before the swap; 0 where their place is hidden."""
-    log = heads.cap(logits).double().sub_(log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
-    # Hidden before the exponential, whose result must stay as it is to be differentiated.
-    return (log if hidden is None else log.masked_fill_(hidden, -torch.inf)).exp_()
-
-
-@dataclass(frozen=True, kw_only=True)
-class SwappedPairs:
-    """Pairs of blocks: attention to both before a swap, and its ratio after it, ``[head, group, pair]``.
-
-    All arrays lie densely in memory, where one operation on numbers that are repeated or apart costs several.
+    the first block stands, and the query by as much, once for every place.
     """
 
-    first: Tensor
-    second: Tensor
-    swapped_first: Tensor
-    swapped_second: Tensor
-    swapped_total: Tensor
-    counted: Tensor | None = None
+    def __init__(self, heads: Heads, swaps: BlockLayout) -> None:
+        places = torch.arange(swaps.number, device=heads.keys.device).double() * -swaps.block_length
+        phase = places[:, None] * heads.angles[..., None, :]
+        cos, sin = phase.cos().to(heads.keys.dtype), phase.sin().to(heads.keys.dtype)
+        keys = heads.keys[:, 0, swaps.start : swaps.stop].unflatten(1, (swaps.number, swaps.block_length))
+        self.heads = heads
+        self.home = rotate_by(keys, cos[..., None, :], sin[..., None, :], heads.pairing)
+        self.seen = rotate_by(heads.query[:, :, None], cos[:, None], sin[:, None], heads.pairing)
+        self.hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)
 
-    @property
-    def gap(self) -> Tensor:
-        return (self.first - self.second).abs_()
+    def logits(self, contents: Blocks, places: Blocks) -> Float[Tensor, "head group content offset place"]:
+        """Return logits of the contents of some blocks at the places of some, those that are hidden as well."""
+        length = self.home.shape[2]
+        seen = take_blocks(self.seen, places)
+        if isinstance(contents, slice):
+            home = self.home[:, contents].flatten(1, 2)
+            logits = (home @ seen.flatten(1, 2).mT).unflatten(2, seen.shape[1:3]).transpose(1, 2)
+        else:
+            own = torch.arange(len(self.home), device=contents.device)[:, None, None]
+            logits = self.home[own, contents].flatten(2, 3) @ seen.mT
+        return self.heads.cap(logits.unflatten(2, (-1, length)))
+
+    def visible_logits(self, contents: Blocks, places: Blocks) -> Float[Tensor, "head group content offset place"]:
+        """Return the same in float64; next to nothing where a place is hidden."""
+        logits = self.logits(contents, places).double()
+        if self.hidden is None:
+            return logits
+        return logits.masked_fill_(take_blocks(self.hidden, places).mT[:, :, None], HIDDEN)
+
+
+def take_blocks(x: Shaped[Tensor, "head group block *rest"], blocks: Blocks) -> Shaped[Tensor, "head group some *rest"]:
+    """Return some blocks of each query."""
+    if isinstance(blocks, slice):
+        return x[:, :, blocks]
+    index = blocks.reshape(*blocks.shape, *(1 for _ in x.shape[3:]))
+    return x.gather(2, index.expand(*blocks.shape, *x.shape[3:]))

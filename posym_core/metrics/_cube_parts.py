@@ -19,9 +19,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_core._checks import require_count, require_floating
-from posym_core.metrics._blocks import CHUNK, BlockLayout, move_block_logits
+from posym_core.metrics._blocks import BlockLayout, MovedBlocks
 from posym_core.metrics._heads import Heads
 
+# Most numbers in one table of contents and places.
+CHUNK = 2**21
 AXES = ("symbol", "origin", "place")
 # The seven parts, by the axes on which they depend.
 PARTS: Mapping[tuple[int, ...], str] = {
@@ -68,13 +70,12 @@ def compute_block_logits(
     swaps = swaps.fit(heads.keys.shape[-2])
     heads.check_values(products)
     groups = heads.group_queries(products)
-    slots = range(swaps.number)
     hidden = None if groups.visible is None else ~swaps.by_block(groups.visible)[..., None, :, :].mT
-    logits_at = move_block_logits(groups, swaps, slots)
+    blocks, places = MovedBlocks(groups, swaps), slice(0, swaps.number)
     step = max(1, CHUNK // (groups.query[..., 0].numel() * swaps.block_length * swaps.number))
     parts = []
     for top in range(0, swaps.number, step):
-        logits = groups.cap(logits_at(slice(top, min(top + step, swaps.number))))
+        logits = blocks.logits(slice(top, top + step), places)
         if hidden is not None:
             logits = logits.masked_fill(hidden, -torch.inf)
         parts.append(logits.logsumexp(-2) if read is None else logits[..., read, :])

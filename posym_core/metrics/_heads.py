@@ -125,10 +125,8 @@ class Heads:
         x = x.unflatten(0, (*self.lead, self.angles.shape[-1])).transpose(len(self.lead), len(self.lead) + 1)
         return x.reshape((*self.batch, *x.shape[len(self.lead) + 1 :]))
 
-    def take(self, chosen: slice) -> Heads:
+    def take(self, chosen: slice | Tensor) -> Heads:
         """Return some of the heads that stand in groups; angles that all share stay shared."""
-        if len(range(len(self.keys))[chosen]) == len(self.keys):
-            return self
         return replace(
             self,
             query=self.query[chosen],

@@ -32,7 +32,7 @@ from posym_core._checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics._blocks import LARGEST_LOG_RATIO, BlockLayout, fill_block_table, measure_block_attention
+from posym_core.metrics._blocks import LARGEST_LOG, BlockLayout, MovedBlocks, measure_block_attention
 from posym_core.metrics._heads import Heads
 
 
@@ -94,11 +94,11 @@ def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
     swaps = swaps.fit(heads.keys.shape[-2])
     heads.check_values(torch.float64)
     groups = heads.group_queries(torch.float64)
-    _, log_z, _, outside = measure_block_attention(groups, swaps)
-    sums = fill_block_table(groups, swaps, log_z)
-    # Nothing is drawn at the places of leading blocks that no query sees.
-    sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
-    return BlockTable(sums=heads.ungroup(sums), outside=heads.ungroup(outside), block_length=swaps.block_length)
+    attention, every = measure_block_attention(groups, swaps), slice(0, swaps.number)
+    logits = MovedBlocks(groups, swaps).visible_logits(every, every)
+    sums = logits.sub_(attention.log_z[..., None, None, None]).clamp_(max=LARGEST_LOG).exp_().sum(-2)
+    outside = heads.ungroup(attention.outside)
+    return BlockTable(sums=heads.ungroup(sums), outside=outside, block_length=swaps.block_length)
 
 
 def score_permutations(
@@ -270,7 +270,7 @@ def _tabulate_cross_logits(
     require_finite("outside", others)
     log_z = torch.cat([unmoved, others], dim=-1).logsumexp(-1)
     return BlockTable(
-        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG_RATIO).exp(),
+        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG).exp(),
         outside=(others - log_z[..., None]).exp().sum(-1),
         block_length=1,
     )

@@ -12,29 +12,35 @@ the two block means after the swap are ``S[j, i]`` and ``S[i, j]`` over ``block_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core._checks import is_asynchronous
 from posym_core.metrics._blocks import (
-    CHUNK,
+    HIDDEN,
+    LARGEST_LOG,
+    BlockAttention,
     BlockLayout,
-    SwappedPairs,
-    fill_block_table,
+    Blocks,
+    MovedBlocks,
+    log_sum,
     measure_block_attention,
-    slice_block_table,
 )
-from posym_core.metrics._few_blocks import group_hubs, list_hub_pairs
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._memory import fit_batches
 from posym_core.metrics._rope import Pairing
 
-# Numbers in one array of pairs on a CPU, more of which live at once.
-PAIRS = 2**16
+# Numbers in one table of contents and places, a dozen of which live at once: near a CPU's caches, or many on a GPU.
+TABLE, LARGE_TABLE = 2**17, 2**23
+# Numbers in all tables from which it pays to ask which pairs weigh anything.
+WORTH = 2**15
+# Weights of exp(-40) of the largest, divided among all pairs, are below the rounding of float64.
+NEGLIGIBLE = 40.0
+TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,168 +150,119 @@ def score_swaps(
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
 
 
-def average_cosines(
-    pairs: Iterable[SwappedPairs], swaps: BlockLayout, mass: Float[Tensor, "head group block"], empty: int = 0
-) -> Float[Tensor, "head group 2"]:
-    """Return positional and symbolic score, means over pairs weighing ``exp(|d_i - d_j| / tau)`` by block means ``d``.
-
-    ``empty`` pairs of two blocks that no query sees are there beside those given.
-    """
-    temperature = swaps.block_length * swaps.tau
-    least, most = torch.aminmax(mass, dim=-1, keepdim=True)
-    widest = most - least
-    sums: list[Tensor] = []
-    for some in pairs:
-        weight = some.gap.sub_(widest).div_(temperature).exp_()
-        if some.counted is not None:
-            weight = weight * some.counted
-        along, across = compare_attention(some, swaps.eps * swaps.block_length)
-        sums.append(torch.stack([(weight * along).sum(-1), (weight * across).sum(-1), weight.sum(-1)], dim=-1))
-    total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
-    scores, weights = total[..., :2], total[..., 2:]
-    if empty:
-        # They have no gap and no attention: they weigh, and count 0.
-        weights = weights + (-widest / temperature).exp() * empty
-    return scores / weights
-
-
-def compare_attention(
-    pairs: SwappedPairs, floor: float
-) -> tuple[Float[Tensor, "head group pair"], Float[Tensor, "head group pair"]]:
-    """Return cosines of ``(d_i, d_j)`` after a swap with it before, as it was and exchanged; norms floored."""
-    # Both norms are divided out one after the other: their product would underflow before they do. Neither is 0,
-    # where a norm has no slope.
-    tiny = torch.finfo(pairs.first.dtype).tiny
-    before = torch.hypot(pairs.first, pairs.second.clamp_min(tiny)).clamp_min(floor)
-    after = torch.hypot(pairs.swapped_first, pairs.swapped_second.clamp_min(tiny)).maximum(floor * pairs.swapped_total)
-    first, second = pairs.first / before, pairs.second / before
-    along = torch.addcmul(first * pairs.swapped_first, second, pairs.swapped_second).div_(after)
-    across = torch.addcmul(first * pairs.swapped_second, second, pairs.swapped_first).div_(after)
-    return along, across
-
-
 def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
     """Return scores and entropy ``[head, group]`` and block means ``[head, group, block]``, some heads at a time."""
-    in_few_operations, rows = is_asynchronous(heads.keys.device), 0
-    if in_few_operations:
-        step, rows = fit_batches(heads, swaps)
+    attention = measure_block_attention(heads, swaps)
+    scores = torch.empty_like(attention.mass[..., :2])
+    for chosen, rows in _choose_rows(attention, swaps, heads.query.shape[-1]):
+        every = isinstance(chosen, slice) and chosen.start == 0 and chosen.stop >= len(scores)
+        some, its = (heads, attention) if every else (heads.take(chosen), attention.take(chosen))
+        blocks = MovedBlocks(some, swaps)
+        if rows < swaps.number:
+            total = _sum_pairs(blocks, swaps, its, its.mass.topk(rows).indices, slice(0, swaps.number))
+        else:
+            # Parts of one table do some work twice, so they are larger.
+            step = max(1, 2 * _find_room(its.mass) // (its.mass.numel() * swaps.block_length))
+            bands = [slice(top, min(top + step, swaps.number)) for top in range(0, swaps.number, step)]
+            sums = [_sum_pairs(blocks, swaps, its, band, slice(band.start, swaps.number)) for band in bands]
+            total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
+        scores[chosen] = total[..., :2] / total[..., 2:]
+    return *scores.unbind(-1), attention.entropy, attention.mass / swaps.block_length
+
+
+def _find_room(x: Tensor) -> int:
+    """Return how many numbers to put into one table."""
+    return LARGE_TABLE if is_asynchronous(x.device) else TABLE
+
+
+def _choose_rows(attention: BlockAttention, swaps: BlockLayout, dim: int) -> Iterator[tuple[slice | Tensor, int]]:
+    """Yield some key heads at a time, with how many blocks of most attention are in every pair that weighs anything.
+
+    Where these are few, no other pairs are scored. How many they are is read, so on a GPU, which would wait, all blocks
+    are taken.
+    """
+    heads, group, number = attention.mass.shape
+    size = group * number * swaps.block_length
+    kinds: dict[int, list[int]] = {number: [*range(heads)]}
+    if not is_asynchronous(attention.mass.device) and heads * size * number > WORTH:
+        # Whatever the temperature, gaps that are equal but for rounding weigh alike.
+        reach = max(swaps.block_length * swaps.tau * (NEGLIGIBLE + 2 * math.log(number)), 1e-15)
+        near = attention.mass.detach() >= attention.mass.detach().amax(-1, keepdim=True) - reach
+        kinds = {}
+        for head, needed in enumerate(near.sum(-1).amax(-1).tolist()):
+            # Rows to the next power of four, and at least four, are scored together.
+            rows = 4 ** max(1, (needed - 1).bit_length() + 1 >> 1)
+            kinds.setdefault(rows if rows <= number // 4 else number, []).append(head)
+    for rows, members in kinds.items():
+        step = max(1, _find_room(attention.mass) // (size * max(rows, dim // 4)))
+        for first in range(0, len(members), step):
+            # All of a kind are a view.
+            yield slice(first, first + step) if len(kinds) == 1 else torch.tensor(members[first : first + step]), rows
+
+
+def _sum_pairs(
+    blocks: MovedBlocks, swaps: BlockLayout, attention: BlockAttention, rows: Blocks, columns: slice
+) -> Float[Tensor, "head group 3"]:
+    """Return the weighted sums of both cosines, and of weights, over the pairs of some blocks with some blocks.
+
+    Attention after a swap is in units of the most that a key of either block draws then, so that it vanishes nowhere,
+    however far apart logits are.
+    """
+    mass, floor = attention.mass, swaps.eps * swaps.block_length
+    leaving = blocks.visible_logits(rows, columns)
+    # What all blocks draw at all places is one table, read both ways.
+    square = isinstance(rows, slice) and rows == columns
+    arriving = leaving if square else blocks.visible_logits(columns, rows)
+    unit = torch.maximum(leaving.detach().amax(-2), arriving.detach().amax(-2).mT)
+    there = leaving.sub_(unit[..., None, :]).exp_().sum(-2)
+    here = there if square else arriving.sub_(unit.mT[..., None, :]).exp_().sum(-2)
+    # Pairs by row and column of these tables, and by numbers of blocks.
+    count, length = unit.shape[-2:]
+    if isinstance(rows, slice):
+        row, column = torch.triu_indices(count, length, 1, device=mass.device)
+        first, second = row + rows.start, column + columns.start
     else:
-        step = max(1, CHUNK // (heads.query.shape[-2] * swaps.number**2 * swaps.block_length))
-    parts = []
-    for first in range(0, len(heads.keys), step):
-        some = heads.take(slice(first, first + step))
-        entropy, log_z, mass, outside = measure_block_attention(some, swaps)
-        if in_few_operations:
-            scores = _in_few_operations(some, swaps, log_z, mass, outside, rows)
-        else:
-            scores = _piece_by_piece(some, swaps, log_z, mass, outside)
-        parts.append((*scores.unbind(-1), entropy, mass / swaps.block_length))
-    return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts, strict=True))
+        row, column = torch.arange(count).repeat_interleave(length), torch.arange(length).repeat(count)
+        first, second = rows.repeat_interleave(length, dim=-1), column
+    at = row * length + column
+    here, there = take_pairs(here.flatten(-2), column * count + row), take_pairs(there.flatten(-2), at)
+    unit = take_pairs((unit - attention.log_z[..., None, None]).flatten(-2), at)
+    this, other = take_pairs(mass, first), take_pairs(mass, second)
+    top, log_rest = _measure_rest(attention)
+    rest = (1 - this - other).clamp_min_(TINY).log_()
+    rest = torch.where(second == top, take_pairs(log_rest, first), rest)
+    rest = torch.where(first == top, take_pairs(log_rest, second), rest)
+    rest = (rest - unit).clamp_(max=LARGEST_LOG).exp_()
+    after = torch.hypot(here, there).maximum((rest + here + there) * floor)
+    before = torch.hypot(this, other.clamp_min(TINY)).clamp_min(floor)
+    least, most = torch.aminmax(mass, dim=-1, keepdim=True)
+    weight = (this - other).abs_().sub_(most - least).div_(swaps.block_length * swaps.tau).exp_()
+    if not isinstance(rows, slice):
+        # A pair of two rows stands there twice, and one of a block with itself is none.
+        twice = torch.ones_like(mass).scatter(-1, rows, 2.0)
+        weight = (weight / take_pairs(twice, second)).masked_fill(first == second, 0)
+    # The norm before is divided out first: where it is next to nothing, so are both, and have slopes.
+    this, other, share = this / before, other / before, weight / after
+    along = (share * torch.addcmul(this * here, other, there)).sum(-1)
+    across = (share * torch.addcmul(this * there, other, here)).sum(-1)
+    return torch.stack([along, across, weight.sum(-1)], dim=-1)
 
 
-def _in_few_operations(
-    heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor, rows: int
-) -> Float[Tensor, "head group 2"]:
-    """Score as a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
-
-    So no pair is left out because it weighs nothing: which do would have to be looked at.
-    """
-
-    def slice_table(contents: range, slots: range) -> Tensor:
-        return slice_block_table(heads, swaps, log_z, contents, slots)
-
-    every = range(swaps.number)
-    # Pairs in one band share one table of contents and places; bands make what they need.
-    table = _cut(slice_table(every, every)) if rows >= swaps.number else slice_table
-    return average_cosines(score_every_pair(table, mass, outside, step=rows), swaps, mass)
-
-
-def _piece_by_piece(
-    heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
-) -> Float[Tensor, "head group 2"]:
-    """Score as a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
-    scores: list[Tensor] = []
-    for run, hubs in group_hubs(heads, swaps, mass):
-        some, given = heads.take(run), (log_z[run], mass[run], outside[run])
-        if hubs is None:
-            scores.append(_by_all_pairs(some, swaps, *given))
-        else:
-            scores.append(average_cosines([list_hub_pairs(some, swaps, *given, hubs)], swaps, mass[run]))
-    return scores[0] if len(scores) == 1 else torch.cat(scores)
-
-
-def _by_all_pairs(
-    heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
-) -> Float[Tensor, "head group 2"]:
-    """Score every pair that attention can reach."""
-    table = fill_block_table(heads, swaps, log_z)
-    unseen = swaps.number - table.shape[-1]
-    # Nothing is drawn at the places of leading blocks that no query sees, nor do two of them differ.
-    whole = _cut(torch.nn.functional.pad(table, (unseen, 0)) if unseen else table)
-    pairs = score_every_pair(whole, mass, outside, step=max(1, PAIRS // mass.numel()), unseen=unseen)
-    return average_cosines(pairs, swaps, mass, unseen * (unseen - 1) // 2)
-
-
-# Gives what the contents of some blocks draw at the places of some blocks, [head, group, content, slot].
-SliceTable = Callable[[range, range], Tensor]
-
-
-def _cut(table: Float[Tensor, "head group content slot"]) -> SliceTable:
-    return lambda contents, slots: table[..., contents.start : contents.stop, slots.start : slots.stop]
-
-
-def score_every_pair(
-    slice_table: SliceTable,
-    mass: Float[Tensor, "head group block"],
-    outside: Float[Tensor, "head group"],
-    *,
-    step: int,
-    unseen: int = 0,
-) -> Iterator[SwappedPairs]:
-    """Yield all pairs of which at least one block is not among the first ``unseen``, ``step`` blocks ``i < j`` at a
-    time.
-    """
-    blocks, device = mass.shape[-1], mass.device
-    for top in range(0, blocks - 1, step):
-        rows, columns = range(top, min(top + step, blocks - 1)), range(max(top + 1, unseen), blocks)
-        row, column = torch.triu_indices(len(rows), len(columns), rows.start + 1 - columns.start, device=device)
-        by_row, by_column = row * len(columns) + column, column * len(rows) + row
-        swapped_first = take_entries(slice_table(columns, rows).flatten(-2), by_column)
-        swapped_second = take_entries(slice_table(rows, columns).flatten(-2), by_row)
-        total = sum_others(mass, outside, rows, columns, row, column)
-        yield SwappedPairs(
-            first=take_entries(mass, row + rows.start),
-            second=take_entries(mass, column + columns.start),
-            swapped_first=swapped_first,
-            swapped_second=swapped_second,
-            swapped_total=total.add_(swapped_first).add_(swapped_second),
-        )
-
-
-def sum_others(
-    mass: Float[Tensor, "head group block"],
-    outside: Float[Tensor, "head group"],
-    rows: range,
-    columns: range,
-    row: Int[Tensor, " pair"],
-    column: Int[Tensor, " pair"],
-) -> Float[Tensor, "head group pair"]:
-    """Return the attention outside of each pair of blocks, ``rows[row]`` and ``columns[column]``.
-
-    It is summed from the blocks before the second, but for the first, and from all behind: to subtract the pair from
-    the whole would cancel where the pair holds nearly everything.
-    """
-    gap = columns.start - rows.start - 1
-    before = mass[..., None, columns.start - 1 : -1].expand(*mass.shape[:-1], len(rows), -1)
-    is_first = torch.eye(len(rows), len(columns) + gap, dtype=torch.bool, device=mass.device)[:, gap:]
-    before = before.masked_fill(is_first, 0).cumsum(-1).flatten(-2)
-    behind = torch.cat([mass[..., 1:], outside[..., None]], dim=-1).flip(-1).cumsum(-1).flip(-1)
-    if columns.start > 1:
-        behind = behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
-    total = take_entries(before, row * len(columns) + column)
-    return total.add_(take_entries(behind, column + columns.start))
-
-
-def take_entries(x: Float[Tensor, "*head place"], index: Int[Tensor, " pair"]) -> Float[Tensor, "*head pair"]:
+def take_pairs(x: Float[Tensor, "head group block"], index: Tensor) -> Float[Tensor, "head group pair"]:
     """Return entries of the last dimension, several times faster on a CPU than by an index."""
     return x.gather(-1, index.expand(*x.shape[:-1], -1))
+
+
+def _measure_rest(attention: BlockAttention) -> tuple[Tensor, Float[Tensor, "head group block"]]:
+    """Return the block of most attention, and the log of attention to all but it and each other block.
+
+    Nothing is subtracted that holds nearly all: the sum of what is beside both would be lost in rounding.
+    """
+    top = attention.log_mass.argmax(-1, keepdim=True)
+    others = torch.cat([attention.log_mass.scatter(-1, top, HIDDEN), attention.log_outside[..., None]], dim=-1)
+    largest = others.detach().amax(-1, keepdim=True)
+    drawn = (others - largest).exp()
+    without = (drawn.sum(-1, keepdim=True) - drawn).clamp_min(TINY).log() + largest
+    next_ = others[..., :-1].argmax(-1, keepdim=True)
+    last = log_sum(others.scatter(-1, next_, HIDDEN))[..., None]
+    return top, without.scatter(-1, next_, last)[..., :-1]

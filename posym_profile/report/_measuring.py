@@ -108,7 +108,7 @@ def _measure(found: Measured, prompts: Sequence[BlockedPrompt], settings: Profil
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
-        options = {"visible_only": settings.visible_only}
+        options: dict[str, Any] = {"visible_only": settings.visible_only}
         measured = score_layer(heads, swaps, **options)
         if settings.per_frequency:
             planes = score_layer(heads, swaps, per_frequency=True, **options)

@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posym_core._checks import Checks, is_asynchronous, is_fake, require_count
-from posym_core.metrics import find_budget
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import check_input_ids, forward_with_hook
 from posym_profile.capture._padding import remove_padding
@@ -30,8 +29,8 @@ from posym_profile.scores._layer_heads import LayerHeads, join_layers, read_laye
 TOKENS_A_BATCH = 4096
 # Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
 NUMBERS_HELD = 2**20
-# On a GPU, which has memory for more: of what scoring may take, a quarter for float32 numbers that wait.
-BYTES_A_NUMBER = 16
+# On a GPU, where each operation is dear and memory larger.
+NUMBERS_HELD_ON_GPU = 2**26
 # Numbers in results that may stay on a GPU until the pass is over.
 NUMBERS_KEPT = 2**24
 
@@ -185,9 +184,11 @@ class _Layers:
                 f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
                 "pass planes=find_planes(model, length) of this model"
             )
+        if call.keys.device.type == "mps":
+            call = _move_to_cpu(call)
         hold = self.hold
         if hold and is_asynchronous(call.keys.device):
-            hold = max(hold, find_budget(call.keys.device) // BYTES_A_NUMBER)
+            hold = max(hold, NUMBERS_HELD_ON_GPU)
         # What a call means is asked when all wait together: between two layers nothing of this is in a cache.
         for row in range(len(self.rows)):
             self.waiting.append((call, row))
@@ -258,6 +259,13 @@ class _Layers:
             ]
             together[name] = rows[0] if len(rows) == 1 else stack_padded(rows, dim=1)
         return together
+
+
+def _move_to_cpu(call: AttentionInputs) -> AttentionInputs:
+    """Bring a call from a device without float64, in which heads are scored, to the CPU."""
+    sinks = None if call.sinks is None else call.sinks.cpu()
+    moved = {name: getattr(call, name).cpu() for name in ("query", "keys", "visible", "rows")}
+    return replace(call, sinks=sinks, **moved)
 
 
 def stack_padded(parts: list[Tensor], dim: int) -> Tensor:

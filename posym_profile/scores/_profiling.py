@@ -182,6 +182,7 @@ def profile(
     visible_only: bool | None = None,
     queries: Queries = LAST,
     labels: bool = False,
+    products: torch.dtype | None = None,
 ) -> Profile:
     """Score every head, positional and symbolic, at the last token of every prompt, or at others.
 
@@ -216,6 +217,10 @@ def profile(
             much as the last token.
         labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
             tells; two passes more over short prompts of its own.
+        products: dtype in which queries and keys are multiplied, see :func:`posym_core.swap_scores`. By default
+            ``torch.float64``, but ``torch.float32`` on cards where that is many times slower: those whose compute
+            capability is not 6.0, 7.0, 8.0, 9.0 or 10.0. Heads of a model on Apple's MPS, which has no float64, are
+            scored on the CPU.
 
     Returns:
         A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
@@ -238,7 +243,8 @@ def profile(
     numbers = check_queries(queries, lengths, swaps)
     if warning := describe_long_prompts(count_tokens_beyond(model, lengths)):
         warnings.warn(warning, LongPromptWarning, stacklevel=2)
-    measure = functools.partial(score_layer, swaps=swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
+    scored: dict[str, Any] = {"per_frequency": per_frequency, "visible_only": bool(visible_only), "products": products}
+    measure = functools.partial(score_layer, swaps=swaps, **scored)
     head_labels = measure_head_labels(model) if labels else None
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
     measured = measure_layers(model, runs, measure, queries=numbers, **options)
@@ -273,25 +279,42 @@ def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout
 
 
 def score_layer(
-    heads: LayerHeads, swaps: BlockLayout, *, per_frequency: bool = False, visible_only: bool = False
+    heads: LayerHeads,
+    swaps: BlockLayout,
+    *,
+    per_frequency: bool = False,
+    visible_only: bool = False,
+    products: torch.dtype | None = None,
 ) -> dict[str, Tensor]:
     """Score a layer's heads, and count their visible blocks, as a profile keeps them."""
+    options: dict[str, Any] = {
+        "per_frequency": per_frequency,
+        "products": choose_products(heads.keys.device) if products is None else products,
+    }
     swaps = swaps.fit(heads.keys.shape[-2])
     seen = heads.find_seen_blocks(swaps)
     if visible_only and not seen.all():
-        scores = _score_seen(seen, heads, swaps, per_frequency)
+        scores = _score_seen(seen, heads, swaps, options)
     else:
-        scores = _score(heads, swaps, per_frequency)
+        scores = _score(heads, swaps, options)
     return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
 
 
-def _score(heads: LayerHeads, swaps: BlockLayout, per_frequency: bool) -> dict[str, Tensor]:
-    scores = score_swaps(heads, swaps, per_frequency=per_frequency)
+def choose_products(device: torch.device) -> torch.dtype:
+    """Return the dtype for products on a device, float64 unless it is many times slower there than float32."""
+    if device.type != "cuda":
+        return torch.float64
+    major, minor = torch.cuda.get_device_capability(device)
+    return torch.float64 if minor == 0 and major <= 10 else torch.float32
+
+
+def _score(heads: LayerHeads, swaps: BlockLayout, options: Mapping[str, Any]) -> dict[str, Tensor]:
+    scores = score_swaps(heads, swaps, **options)
     return {name: getattr(scores, name) for name in get_args(Score)}
 
 
 def _score_seen(
-    seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: BlockLayout, per_frequency: bool
+    seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: BlockLayout, options: Mapping[str, Any]
 ) -> dict[str, Tensor]:
     """Score over the blocks that are seen whole; NaN where there are fewer than two."""
     whole: dict[str, Tensor] = {}
@@ -307,7 +330,7 @@ def _score_seen(
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
-        for name, x in _score(heads.select_prompts(index), part, per_frequency).items():
+        for name, x in _score(heads.select_prompts(index), part, options).items():
             whole.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
             whole[name][index] = x if count > 1 or name == "entropy" else torch.nan
     return whole

@@ -4,13 +4,13 @@ import literal
 import pytest
 import torch
 from block_tables import make_block_table
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from posym_core import rope_angles, rotate, swap_scores
-from posym_core.metrics import _blocks as blocks
-from posym_core.metrics import _few_blocks as hubs
+from posym_core import _checks, rope_angles, rotate, swap_scores
 from posym_core.metrics import _swaps as swaps
 
 PAIRINGS = ["halves", "neighbours"]
+FIELDS = ("positional", "symbolic", "entropy", "attention")
 FLOAT64_ERROR = 1e-10
 FLOAT32_ERROR = 1e-5
 
@@ -191,14 +191,17 @@ def test_each_plane_is_a_head_of_its_own(pairing):
         assert (float(found.positional[plane]), float(found.symbolic[plane])) == pytest.approx(expected, abs=1e-10)
 
 
-def test_chunks_change_nothing(monkeypatch):
+@pytest.mark.parametrize("worth", [0, 2**60])
+@pytest.mark.parametrize("room", [500, 5000])
+def test_pieces_change_nothing(room, worth, monkeypatch):
+    """Some heads at a time, and where the pairs of one are too many, some of these."""
     query, keys = head(2, 3, keys=90, size=2.0)
     visible = torch.arange(90) >= 30
     whole = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
-    monkeypatch.setattr(swaps, "CHUNK", 500)
-    monkeypatch.setattr(blocks, "CHUNK", 500)
+    for name, number in (("TABLE", room), ("LARGE_TABLE", room), ("WORTH", worth)):
+        monkeypatch.setattr(swaps, name, number)
     parts = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
-    for field in ("positional", "symbolic", "entropy", "attention"):
+    for field in FIELDS:
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
 
 
@@ -206,48 +209,30 @@ def test_chunks_change_nothing(monkeypatch):
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 2), (1, 4)])
 @pytest.mark.parametrize("size", [1.0, 3.0, 30.0])
 def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monkeypatch):
-    """With few hubs, in groups that need differently many, and beside heads that need all pairs."""
+    """With few blocks that weigh, in groups that need differently many, and beside heads that need all pairs."""
     query, keys = head(4, 3, keys=70, size=size)
     query[0, 1] *= 0.01
     visible = torch.arange(70).expand(4, 1, 70) >= torch.tensor([0, 9, 30, 50])[:, None, None]
     options = {"start": start, "block_length": length, "tau": tau, "softcap": 40.0, "visible": visible}
     options["sinks"] = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
-    every = swap_scores(query, keys[:, :1], rope_angles(8), **options)
-    monkeypatch.setattr(hubs, "WORTH", 0)
-    found = swap_scores(query, keys[:, :1], rope_angles(8), **options)
-    for field in ("positional", "symbolic", "entropy", "attention"):
-        torch.testing.assert_close(getattr(found, field), getattr(every, field), rtol=1e-12, atol=1e-13)
-
-
-def hubs_found(monkeypatch):
-    """Notes at every call how many hubs the key heads have, run by run, of which not all pairs are scored."""
-    seen, ask = [], swaps.group_hubs
-
-    def note(*args):
-        runs = list(ask(*args))
-        seen.append([found.index.shape[-1] for _, found in runs if found is not None])
-        return runs
-
-    monkeypatch.setattr(swaps, "group_hubs", note)
-    return seen
+    found = []
+    for worth in (0, 2**60):
+        monkeypatch.setattr(swaps, "WORTH", worth)
+        found.append(swap_scores(query, keys[:, :1], rope_angles(8), **options))
+    for field in FIELDS:
+        torch.testing.assert_close(*(getattr(one, field) for one in found), rtol=1e-12, atol=1e-13)
 
 
 def test_pairs_are_left_out_where_few_weigh_anything(monkeypatch):
-    monkeypatch.setattr(hubs, "WORTH", 0)
-    seen = hubs_found(monkeypatch)
     query, keys = head(keys=66, size=4.0)
-    options = {"start": 1, "block_length": 4}
-    found = swap_scores(query, keys, rope_angles(8), **options)
-    agree(found, literal.swap_scores(query, keys, rope_angles(8), start=1, length=4, blocks=16), FLOAT64_ERROR)
+    options = {"start": 1, "length": 4, "blocks": 16}
     # The other way round: most attention everywhere but in one block.
     away = torch.zeros(66, 8, dtype=torch.float64)
     away[9:13] = -50 * query / query.norm()
-    hidden = swap_scores(query, away, torch.zeros(4), **options)
-    expected = literal.swap_scores(query, away, torch.zeros(4, dtype=torch.float64), start=1, length=4, blocks=16)
-    agree(hidden, expected, FLOAT64_ERROR)
-    swap_scores(0.01 * query, keys, rope_angles(8), **options)
-    swap_scores(query, keys, rope_angles(8), tau=1.0, **options)
-    assert seen == [[1], [1], [], []]
+    monkeypatch.setattr(swaps, "WORTH", 0)
+    for one, tau in ((keys, 1e-4), (keys, 1.0), (0.01 * keys, 1e-4), (away, 1e-4)):
+        found = swap_scores(query, one, rope_angles(8), start=1, block_length=4, tau=tau)
+        agree(found, literal.swap_scores(query, one, rope_angles(8), tau=tau, **options), FLOAT64_ERROR)
 
 
 def test_long_positions():
@@ -259,13 +244,13 @@ def test_long_positions():
     torch.testing.assert_close(moved.positional, expected.positional, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize("worth", [0, hubs.WORTH])
+@pytest.mark.parametrize("worth", [0, 2**60])
 @pytest.mark.parametrize(
     "options", [{}, {"visible": None, "block_length": 2}, {"eps": 0.0}, {"softcap": 3.0}, {"per_frequency": True}]
 )
 def test_scores_can_be_differentiated(worth, options, monkeypatch):
     """With blocks that some queries do not see, whose norms are 0 and have no slope."""
-    monkeypatch.setattr(hubs, "WORTH", worth)
+    monkeypatch.setattr(swaps, "WORTH", worth)
     seen = torch.arange(7) >= torch.tensor([[0, 2], [3, 1]])[..., None]
     seen[0, 0, 4] = False
     query, keys = head(2, 2, keys=7, dim=4)
@@ -306,3 +291,25 @@ def test_heads_may_turn_by_angles_of_their_own():
     for other in (angles[:, :3], rope_angles(8).expand(3, 4)):
         with pytest.raises(ValueError, match=r"^angles must have shape \[4\], one per plane"):
             swap_scores(query, keys, other)
+
+
+OPTIONS = {
+    "plain": {},
+    "window": {"visible": torch.ones(30, dtype=torch.bool), "sinks": torch.zeros(()), "softcap": 5.0},
+    "planes": {"per_frequency": True, "pairing": "neighbours"},
+    "float32": {"products": torch.float32},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_no_number_is_read_on_a_gpu(name, monkeypatch):
+    """Fake tensors have shapes alone; on a GPU, whatever they stop at would wait."""
+    for module in (_checks, swaps):
+        monkeypatch.setattr(module, "is_asynchronous", lambda device: True)
+    monkeypatch.setattr(swaps, "LARGE_TABLE", 1000)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        query, keys = torch.empty(2, 4, 8), torch.empty(2, 1, 30, 8)
+        found = swap_scores(query, keys, torch.empty(4), start=1, block_length=2, **OPTIONS[name])
+        planes = (4,) if name == "planes" else ()
+        assert found.positional.shape == found.symbolic.shape == found.entropy.shape == (2, 4, *planes)
+        assert found.attention.shape == (2, 4, *planes, 14)

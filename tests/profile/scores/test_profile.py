@@ -14,6 +14,7 @@ from posym_core.metrics._stats import mean_interval
 from posym_core.metrics._swaps import score_swaps
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores import _layer_measurement as layer_measurement
 from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_measurement import map_layers, stack_padded
@@ -111,6 +112,35 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
     torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
     torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
     assert len(calls) < 3 or hold < 2**22
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, None])
+def test_products_are_in_the_dtype_that_is_asked_for(dtype, monkeypatch):
+    asked = []
+    monkeypatch.setattr(profiling, "score_swaps", lambda *args, **kw: asked.append(kw) or score_swaps(*args, **kw))
+    whole = profile(shared("Llama"), tokens(), tau=TAU, products=torch.float64, **ALL)
+    asked.clear()
+    found = profile(shared("Llama"), tokens(), tau=TAU, products=dtype, **ALL)
+    assert {options["products"] for options in asked} == {dtype or torch.float64}
+    torch.testing.assert_close(found.positional, whole.positional, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("capability", "dtype"), [((9, 0), torch.float64), ((8, 0), torch.float64),
+                                                   ((8, 9), torch.float32), ((12, 0), torch.float32)])  # fmt: skip
+def test_products_are_in_float32_on_cards_that_are_slow_in_float64(capability, dtype, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert profiling.choose_products(torch.device("cuda")) == dtype
+    assert profiling.choose_products(torch.device("cpu")) == torch.float64
+
+
+def test_a_call_is_brought_to_the_cpu_whole(other_device):
+    (call, *_) = capture(shared("gpt-oss"), tokens())
+    names = ("query", "keys", "visible", "rows", "sinks")
+    there = replace(call, **{name: getattr(call, name).to(other_device) for name in names})
+    here = layer_measurement._move_to_cpu(there)
+    for name in names:
+        assert getattr(here, name).device.type == "cpu"
+        assert torch.equal(getattr(here, name), getattr(call, name))
 
 
 def test_planes_are_scored_one_by_one():
