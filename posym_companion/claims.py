@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -46,7 +46,7 @@ def load_claim(name: str) -> Claim:
     entry = _entry(name)
     if "column_of" not in read_entries()[name]:
         entry["columns"] = tuple(load_claim(each) for each, x in read_entries().items() if x.get("column_of") == name)
-    judge, unit = entry.pop("judge", ""), entry.pop("unit", "cases")
+    judge, unit, model = entry.pop("judge", ""), entry.pop("unit", "cases"), entry.pop("model", "")
     experiment = judge.partition(":")[0].rpartition(".")[2]
     entry.setdefault("command", f"posym run {experiment}" if experiment in EXPERIMENTS else "")
     if "rule" in entry:
@@ -55,7 +55,9 @@ def load_claim(name: str) -> Claim:
     if unknown := set(fixed) - set(REMEDIES):
         _refuse(name, f"remedies stand in lists by when they were fixed, and are {', '.join(REMEDIES)}; not {unknown}")
     entry["remedies"] = {remedy: fixed[remedy] for remedy in REMEDIES if remedy in fixed}
-    return _made(Claim, name, {"id": name, "measure": _function(name, judge), **entry})
+    measure = _function(name, judge)
+    entry["measure"] = partial(measure, model=model) if model else measure
+    return _made(Claim, name, {"id": name, **entry})
 
 
 def _entry(name: str) -> dict[str, Any]:

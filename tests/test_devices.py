@@ -37,7 +37,7 @@ from posym_companion.several_hops.hop_questions import draw_hop_questions, write
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import agreement
 from posym_companion.solvers.low_rank_training import train_lora
-from posym_companion.solvers.single_heads import patch_each_head, patch_head
+from posym_companion.solvers.single_heads import patch_each_head
 from posym_core import metrics, models
 from posym_core.encodings import ENCODINGS, EncodedHeads, LayerShape, UndefinedCrossLogits, make_encoding
 from posym_core.encodings._latent import LatentProjections
@@ -485,7 +485,7 @@ def under_surgery(to, put):
     ) as operated:
         scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
         with torch.no_grad():
-            return scores, model(to(IDS)).logits, solvers.measure_head_scores(operated, placed(BINDING, put))
+            return scores, model(to(IDS)).logits
 
 
 def one_token_replaced(to, put):
@@ -493,7 +493,7 @@ def one_token_replaced(to, put):
     said = interventions.record_head_outputs(model, put(IDS))
     mean = said.outputs.mean(0)
     alone = patch_each_head(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
-    found = [alone, patch_head(model, put(IDS), mean, 1, 2)]
+    found = [alone]
     for options in ({}, *({"by": by, "input_ids": put(IDS)} for by in ("mean", "resample"))):
         with interventions.ablate_heads(model, [(1, 2)], **options), torch.no_grad():
             found.append(model(to(IDS)).logits[:, -1])
@@ -526,9 +526,9 @@ def additions(to, put):
 
 
 def bend(to, put):
-    model = to(one_layer())
-    batch = placed(TASK.sample(6, torch.Generator().manual_seed(0)), to)
-    return encodings.sharpness(model.losses(batch), list(model.parameters()), tolerance=1e-2).value
+    model = to(toys())
+    batch = placed(sample_streams(TASK, 6, make_generators((0, 1), torch.device("cpu"), purpose=0)), to)
+    return encodings.sharpness(model.losses(batch).sum(), list(model.parameters()), tolerance=1e-2).value
 
 
 class Characters:
@@ -574,7 +574,6 @@ OF_MODELS = {
     "capture_layers": of_stations,
     "patched_heads": of_pairs,
     "silenced_heads": lambda to, put: solvers.silenced_heads(gemma(to), placed(BINDING, put), 2),
-    "silenced_everywhere": lambda to, put: solvers.silenced_everywhere(gemma(to), placed(BINDING, put), 1),
     "choose_answers": lambda to, put: choose_answers(gemma(to), placed(BINDING, put)),
     "answer_questions": asked_questions,
     "run_with_edits": hop_answers,
@@ -597,7 +596,7 @@ NOTHING_READ = {
 CALLED_BELOW = {
     *("hook_attention", "average_views", "check_prompts", "find_input_device", "find_output_projections"),
     *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits"),
-    *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours", "select_all"),
+    *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours"),
     *("select_by_angle", "stack_streams"),
 }
 

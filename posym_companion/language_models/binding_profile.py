@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, TAUGHT, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.head_measurements import PARTS, average_defined, block_tokens, look
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_profile.language_models import PACKAGED, choose_answers
@@ -27,9 +27,10 @@ FACTS = (16, 64, 128)
 FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}}
 FRAMED = {"none": FACTS[:2], "lead": FACTS[:2]}
 FEWER = 12
-# Of the second packaged model: few prompts of the fewest facts, and of these what is judged.
-LENGTHS = {SECOND: FACTS[:1]}
-SAMPLES: Mapping[str, Mapping[str, Any]] = {SECOND: {"prompts": FEWER, "keys": "facts", "kept": "judged"}}
+# Of the other packaged models: few prompts of the fewest facts, and of these what is judged.
+LENGTHS: Mapping[str, tuple[int, ...]] = {SECOND: FACTS[:1], TAUGHT: FACTS[:1]}
+JUDGED: Mapping[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged"}
+SAMPLES: Mapping[str, Mapping[str, Any]] = {SECOND: JUDGED, TAUGHT: JUDGED}
 SCORES = ("positional", "symbolic", "entropy", "null_positional", "null_symbolic")
 LOGITS = ("variance", "bound", "slack", *(f"{part}_share" for part in PARTS))
 PLANES = (*(f"plane_{name}" for name in PARTS[:2]), *(f"plane_{part}_share" for part in PARTS), "plane_energy_share")

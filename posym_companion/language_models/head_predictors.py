@@ -53,10 +53,7 @@ ORDINARY = 1000
 def language_predictors(
     model: Any, prompts: Prompts, *, squares: int, seed: int = 0
 ) -> dict[str, Float[Tensor, "layer head"]]:
-    """Return every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined.
-
-    The first so many prompts are put in the orders of a Latin square each.
-    """
+    """Every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined."""
     planes = find_planes(model, prompts.input_ids.shape[1])
     predictors = predict_from_swaps(model, prompts, planes)
     cubes = [
@@ -144,7 +141,7 @@ def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "lay
 
 
 def answer_places(prompts: Prompts) -> Int64[Tensor, " prompt"]:
-    """Return where the answer's token stands, once, in the fact that is asked about."""
+    """Where the answer's token stands in the fact that is asked about."""
     answer = prompts.answer_ids.gather(1, prompts.target[:, None])
     first = prompts.start + prompts.target[:, None] * prompts.block_length
     fact = prompts.input_ids.gather(1, first + torch.arange(prompts.block_length))

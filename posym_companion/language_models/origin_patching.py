@@ -33,9 +33,8 @@ from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought")
-# What is measured of a model that is also measured as taught to bind: of the second one fewer prompts, and no lead.
-KINDS: list[dict[str, Any]] = [{}, {"lead": 8}]
-MEASURED = {PACKAGED: KINDS, SECOND: [{"prompts": 12, "half": True}]}
+# Models that are also measured as taught to bind: of the second one fewer prompts.
+MEASURED: dict[str, dict[str, Any]] = {PACKAGED: {}, SECOND: {"prompts": 12, "half": True}}
 # What is exchanged, in which layers; the first run exchanges nothing.
 EXCHANGES = ("whole", "origin", "symbol", "other origins", "random")
 MIDDLE = "middle third"
@@ -56,14 +55,12 @@ class OriginPatching(PromptSetting):
 
     Attributes:
         wording: of the binding prompts.
-        lead: facts of the same frame in front, which are never exchanged.
         prompts: how many; each has a Latin square of its own, of as many passes as there are facts.
         pairs: other facts that the asked one is paired with, one after another.
         half: keep logarithms in half precision.
     """
 
     wording: str = "likes"
-    lead: int = 0
     prompts: int = 24
     pairs: int = 2
     half: bool = False
@@ -77,14 +74,13 @@ class OriginPatching(PromptSetting):
 
     @property
     def name(self) -> str:
-        return f"origin_patching/{slug(self.model)}_{self.wording}_{self.lead}"
+        return f"origin_patching/{slug(self.model)}_{self.wording}"
 
 
 def full_size(model: str = PACKAGED) -> list[OriginPatching]:
-    """A packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame."""
+    """A packaged model as it comes and taught to bind, in two wordings."""
     return [
-        OriginPatching(model=name, wording=wording, **kind)
-        for kind in MEASURED.get(model, KINDS)
+        OriginPatching(model=name, wording=wording, **MEASURED.get(model, {}))
         for name in ((model, f"{model}-binds") if model in MEASURED else (model,))
         for wording in WORDINGS
     ]
@@ -104,7 +100,6 @@ def measure(
         tokenizer,
         template=setting.wording,
         facts=setting.facts,
-        lead=setting.lead,
         count=setting.prompts,
         seed=setting.seed,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, TAUGHT, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.head_measurements import PARTS, LayerLook, gather_bands, look
 from posym_core.metrics import BlockLayout
 from posym_profile.language_models import PACKAGED
@@ -22,9 +22,10 @@ from posym_profile.scores import LayerHeads
 
 # 500 is the longest at which a window of 512 still shows the first token, 512 the first at which it does not.
 LENGTHS = (16, 32, 64, 128, 256, 500, 512, 1024)
-# Sizes of each task; of the second packaged model one, with few prompts.
+# Sizes of each task; of the other packaged models one, with few prompts.
 SIZES = {"text": LENGTHS, "binding-lives": (16,), "index": (32,), "keyvalue": (16,), "induction": (64,)}
-FEWER = {SECOND: ({"text": (64,)}, 8)}
+SMALLER = ({"text": (64,)}, 8)
+FEWER: dict[str, tuple[dict[str, tuple[int, ...]], int]] = {SECOND: SMALLER, TAUGHT: SMALLER}
 # Scores compare this many blocks at every length, so that they differ in nothing but what the blocks hold.
 BLOCKS = 16
 DIMS = {

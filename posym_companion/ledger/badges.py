@@ -36,7 +36,7 @@ _CLAIMANTS: Mapping[tuple[str, ...], str] = {
     ("U26",): "<em>Positional versus Symbolic Attention Heads</em>",
     ("G26",): "<em>Deconstructing Positional Information</em>",
     ("L",): "Later papers",
-    ("T", "A", "B", "C"): "This book, which also asks the first paper's claims of models that solve the task (T)",
+    ("T", "B", "C"): "This book, which also asks the first paper's claims of models that solve the task (T)",
 }
 
 

@@ -1,29 +1,23 @@
 """Models that solve the task they are measured on: what is run, what only it needs, and ``judges`` of it."""
 
-from posym_companion.solvers.answers_right_and_wrong import answer_results, right_and_wrong
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.head_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.head_removal import curve, language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
 from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
-from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_companion.solvers.prompt_scores import measure_head_scores
+from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_heads
 
 __all__ = [
     "CARRIES",
     "NEEDED",
     "answer_pairs",
-    "answer_results",
     "curve",
     "detection",
     "detection_difference",
     "language_advantages",
     "load_settings",
-    "measure_head_scores",
     "patched_heads",
     "removal_results",
-    "right_and_wrong",
-    "silenced_everywhere",
     "silenced_heads",
     "solver_accuracy",
     "solver_results",

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_companion.solvers.single_heads import patch_each_head, patch_head
+from posym_companion.solvers.single_heads import patch_each_head
 from posym_profile.interventions import record_head_outputs
 from posym_profile.prompts import Prompts
 
@@ -91,27 +91,6 @@ def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.nda
         logits = patch_each_head(model, prompts.input_ids[row], mean, named)
         lost.append(remaining[-1] - _log_probability(logits, right).numpy())
     return {"kept": np.stack(remaining).astype(np.float32), "lost": np.stack(lost).astype(np.float32)}
-
-
-def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
-    """Return ``lost_everywhere [prompt, layer, head]``: the same with its output replaced by its mean at every token.
-
-    The mean is over the prompts, at each place; there is nothing if ``count`` is 0.
-    """
-    if count == 0:
-        return {}
-    outputs = record_head_outputs(model, prompts.input_ids)
-    mean, ids = outputs.outputs.mean(0), prompts.input_ids[:count]
-    layers, heads = mean.shape[0], mean.shape[2]
-    lost = np.zeros((count, layers, heads), dtype=np.float32)
-    for layer in range(layers):
-        for head in range(heads):
-            logits = patch_head(model, ids, mean, layer, head)
-            for row in range(count):
-                named, right = _named(prompts, row)
-                before, after = (_log_probability(x[row, named], right) for x in (outputs.logits, logits))
-                lost[row, layer, head] = float(before - after)
-    return {"lost_everywhere": lost}
 
 
 def _named(prompts: Prompts, row: int) -> tuple[Tensor, int]:

@@ -25,8 +25,7 @@ from posym_companion.experiments import SECOND, Experiment, PromptSetting, name_
 from posym_companion.language_models.origin_patching import EXCHANGES as ALL_EXCHANGES
 from posym_companion.language_models.origin_patching import exchange_layer_alone, make_pairs
 from posym_companion.language_models.origins import FACTS, ask_other_facts
-from posym_companion.solvers.binding_direction import kept_factors, load_taught
-from posym_companion.solvers.taught_gemma import TaughtGemma
+from posym_companion.solvers.taught_gemma import TaughtGemma, kept_factors, load_taught
 from posym_core.metrics import AXES, BlockLayout, draw_latin_square
 from posym_profile.language_models import PACKAGED, choose_answers, merge_lora
 from posym_profile.planes import find_planes

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posym_core._checks import require_known_tokens
 from posym_profile.capture import unwrap
-from posym_profile.interventions import check_prompts, edit_head_outputs, patch_heads, require_outputs
+from posym_profile.interventions import check_prompts, edit_head_outputs, require_outputs
 from posym_profile.language_models import make_unsupported_error
 
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
@@ -79,18 +79,3 @@ def _last_logits(model: Any, ids: Int64[Tensor, "1 token"], kept: Any, rows: int
     cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=ids.device))
     last = ids[:, -1:].expand(rows, 1)
     return model(last, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
-
-
-def patch_head(
-    model: Any,
-    input_ids: Int64[Tensor, "prompt token"],
-    outputs: Float[Tensor, "layer token head dim"],
-    layer: int,
-    head: int,
-) -> Float[Tensor, "prompt vocabulary"]:
-    """Return logits behind prompts when one head says something else at every token, in every prompt the same."""
-    model = unwrap(model)
-    ids = check_prompts(model, input_ids)
-    require_outputs(model, outputs, (ids.shape[1],))
-    with torch.no_grad(), patch_heads(model, [(layer, head)], outputs):
-        return model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].float().cpu()

@@ -2,10 +2,8 @@
 
 Urrutia et al. (2026a, section 4) score heads on binding prompts. The packaged Gemma 3 is near chance on them. Here
 low-rank additions to its attention are trained on prompts of one wording until it binds; its heads are scored before,
-on the way and after, and their outputs are patched and silenced, so that one knows which heads do the task. Again with
-a quarter of every layer's planes stopped throughout, and with two controls of as many steps on the same prompts: wrong
-answers, from which nothing can be learned, and the attribute of the third fact, another rule that can. Another model is
-taught alike under a name of its own.
+on the way and after, and their outputs are patched and silenced, so that one knows which heads do the task. SmolLM2 is
+taught alike, in a longer lesson. The packages carry the additions of the first seed of both.
 """
 
 from __future__ import annotations
@@ -13,61 +11,42 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from posym_companion.experiments import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
+from posym_companion.head_measurements import gather_bands, look
+from posym_companion.results import Result, find_attached_file, load_result, load_stored_results
 from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
-from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_companion.solvers.prompt_scores import measure_head_scores, measure_plane_scores
-from posym_profile.interventions import (
-    EditedModel,
-    Intervention,
-    edit_rope,
-    freeze_rotation,
-    select_fastest,
-    select_slowest,
-)
-from posym_profile.language_models import PACKAGED, choose_answers, merge_lora
-from posym_profile.planes import find_planes
+from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_heads
+from posym_profile.language_models import PACKAGED, choose_answers, merge_lora, read_factors
 from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
 # Of a prompt of 16 facts in the wording that is taught, of both models.
 TOKENS = 73
-OUTER = 0.25
-BANDS = {
-    "none": (),
-    "fastest": (freeze_rotation(select_fastest(OUTER)),),
-    "slowest": (freeze_rotation(select_slowest(OUTER)),),
-}
 # Projections of the attention that additions are made to.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
-# The place, counted from 0, of the fact whose attribute is the answer under the rule "third".
-THIRD = 2
 # Seeds of prompts stand this far apart, so that no two runs and no two purposes share one.
 APART = 100_000
-# Planes are scored as heads of their own on so many prompts.
-PLANE_PROMPTS = 4
+SCORES = ("positional", "symbolic", "facts_attention", "asked_attention")
 DIMS = {
     "losses": "step",
     "steps": "snapshot",
     "correct": "snapshot wording length prompt",
-    "angles": "layer plane",
-    "plane_*": "moment layer head plane",
-    "band_*": "snapshot wording layer head band",
+    "band_energy_share": "snapshot layer head band",
     "*_whole": "moment pair",
     "*_patched": "moment pair layer head",
     "kept": "moment prompt",
-    "lost lost_everywhere": "moment prompt layer head",
-    "*": "snapshot wording prompt layer head",
+    "lost": "moment prompt layer head",
+    "*": "snapshot prompt layer head",
 }
 
 
@@ -77,10 +56,6 @@ class TaughtGemma:
 
     Attributes:
         model: name for :func:`posym_profile.load_model`.
-        stopped: which quarter of every layer's planes is stopped before, while and after the model is taught, one of
-            :data:`BANDS`.
-        right: whether it is taught the right attribute, or another that the prompt names, drawn at random.
-        rule: which attribute is right: that of the fact asked about, or always that of the third fact.
         seed: of everything that is drawn.
         rank: of the additions.
         whole: whether whole matrices are taught and the additions of this rank that are nearest to their change are
@@ -94,17 +69,10 @@ class TaughtGemma:
         snapshots: numbers of steps after which it is measured, 0 and ``steps`` among them.
         prompts: on which it is scored at each snapshot and asked, per wording.
         long: prompts of the greatest length that it is asked, which are costly.
-        pairs: of prompts between which heads are patched, and those on which they are silenced at the last token; 0 to
-            leave heads' roles unasked.
-        everywhere: prompts on which every head is silenced at all tokens.
-        files_kept: whether the result is whole only with its additions; those of others are read by
-            :mod:`posym_companion.solvers.taught_profile` and may then be left out.
+        pairs: of prompts between which heads are patched, and those on which they are silenced at the last token.
     """
 
     model: str = PACKAGED
-    stopped: str = "none"
-    right: bool = True
-    rule: Literal["asked", "third"] = "asked"
     seed: int = 0
     rank: int = 4
     whole: bool = False
@@ -118,75 +86,52 @@ class TaughtGemma:
     prompts: int = 12
     long: int = 8
     pairs: int = 10
-    everywhere: int = 2
-    files_kept: bool = True
 
     @property
     def name(self) -> str:
-        kind = "all" if self.plain else "wrong" if not self.right else "third" if self.rule == "third" else self.stopped
-        return f"taught_gemma/{name_prefix(self.model)}{kind}_{self.seed}"
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is neither a control nor a model with planes stopped."""
-        return self.right and self.rule == "asked" and self.stopped == "none"
-
-    @property
-    def first(self) -> bool:
-        """Whether all is asked before teaching too: once, since the untaught model is always the same."""
-        return self.plain and self.seed == 0
-
-    @property
-    def interventions(self) -> tuple[Intervention, ...]:
-        """What is done to the planes.
-
-        Raises:
-            ValueError: if there is no such band.
-        """
-        if self.stopped not in BANDS:
-            raise ValueError(f"stopped must be one of {', '.join(map(repr, BANDS))}; got {self.stopped!r}")
-        return BANDS[self.stopped]
+        return f"taught_gemma/{name_prefix(self.model)}all_{self.seed}"
 
 
 SEEDS = (0, 1, 2)
-STOPPED = ("fastest", "slowest")
-CONTROLS: tuple[Mapping[str, Any], ...] = ({"rule": "third"}, {"right": False})
-
-
-def _list_lessons() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """What runs are, by model: three seeds with all planes and two or three of everything else.
-
-    The first seed is watched most closely. SmolLM2 takes a longer lesson, which begins with short lists and moves whole
-    matrices, since additions that were taught themselves answered less well in wordings that no lesson had.
-    """
-    fewer = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
-    short = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2, "files_kept": False}
-    equal = {**short, "steps": 16, "snapshots": (0, 4, 8, 12, 16)}
-    longer = {"whole": True, "rate": 2e-4, "falling": True, "steps": 90, "eased": 30}
-    longer |= {"everywhere": 0, "long": 4, "pairs": 6}
-    ends = {**longer, "snapshots": (0, 90), "prompts": 8, "files_kept": False}
-    return {
-        PACKAGED: [
-            {},
-            *({"seed": seed, **fewer} for seed in SEEDS[1:]),
-            *({"stopped": band, "seed": seed, **short} for seed in SEEDS for band in STOPPED),
-            *({"seed": seed, **kind, **equal} for kind in CONTROLS for seed in SEEDS),
-        ],
-        SECOND: [
-            {"snapshots": (0, 15, 30, 90), "prompts": 12, **longer},
-            *({"seed": seed, "snapshots": (0, 30, 90), "prompts": 8, **longer} for seed in SEEDS[1:]),
-            *({"seed": seed, **kind, **ends} for kind in CONTROLS for seed in SEEDS),
-            *({"seed": seed, "stopped": band, **ends, "pairs": 0} for seed in SEEDS[:2] for band in STOPPED),
-        ],
-    }
-
-
-LESSONS = _list_lessons()
+FEWER = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6}
+# SmolLM2 takes a longer lesson, which begins with short lists and moves whole matrices, since additions that were
+# taught themselves answered less well in wordings that no lesson had.
+LONGER = {"whole": True, "rate": 2e-4, "falling": True, "steps": 90, "eased": 30, "long": 4, "pairs": 6}
+LESSONS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    PACKAGED: [{}, *({"seed": seed, **FEWER} for seed in SEEDS[1:])],
+    SECOND: [
+        {"snapshots": (0, 15, 30, 90), "prompts": 12, **LONGER},
+        *({"seed": seed, "snapshots": (0, 30, 90), "prompts": 8, **LONGER} for seed in SEEDS[1:]),
+    ],
+}
 
 
 def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
-    """All runs of a model."""
+    """All runs of a model; the first seed is watched most closely."""
     return [TaughtGemma(model=model, **lesson) for lesson in LESSONS.get(model, LESSONS[PACKAGED])]
+
+
+def load_runs(model: str = PACKAGED, folder: Path | None = None) -> list[Result]:
+    """Return the stored runs of a model, of all seeds."""
+    names = [setting.name for setting in full_size(model)]
+    return load_stored_results(names, folder, least=len(names))
+
+
+def restored_share(result: Result) -> np.ndarray:
+    """Return the share of the difference between two prompts that each head's output brings back, ``[layer, head]``."""
+    other, clean = result["other_whole"][-1], result["clean_whole"][-1]
+    return (result["answer_patched"][-1] - other[:, None, None]).sum(0) / (clean - other).sum()
+
+
+def kept_factors(run: TaughtGemma, folder: Path) -> dict[str, Tensor]:
+    """Return the additions that a run left behind."""
+    taught = load_result(run.name, folder=folder)
+    return read_factors(find_attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder))
+
+
+def load_taught(name: str, *, device: str, folder: Path) -> tuple[Any, Any, Path]:
+    """Return a language model, its tokenizer, and where the additions that it was taught are kept."""
+    return *load_experiment_model(name, device=device), folder
 
 
 def measure(
@@ -195,37 +140,26 @@ def measure(
     """Teach and measure; what is in ``work`` is not done again.
 
     Returns:
-        ``losses [step]`` of teaching and ``steps [snapshot]``. With a leading ``snapshot`` and ``wording``, NaN where
-        it was not asked: ``correct [.., length, prompt]`` among the named attributes, by the rule that is taught;
-        ``positional``, ``symbolic``,
-        ``entropy``, ``null_positional``, ``null_symbolic``, ``facts_attention`` and ``asked_attention`` (of the last
-        token on all facts and on the one asked about), ``positional_share``, ``symbolic_share``,
-        ``interaction_share`` and ``spread`` (standard deviation of the logits over the facts' tokens)
-        ``[.., prompt, layer, head]``; ``band_*_share`` and ``band_energy_share`` ``[.., layer, head, band]``, means
-        over the planes and sums, in eight bands, fast to slow. Of the first and last snapshot: ``plane_*``
-        ``[moment, layer, head, plane]`` on the taught wording. Of the last, and once of the first too:
-        ``clean_whole``, ``other_whole`` and ``answer_patched``, the difference of the two answers' logits on both
-        prompts of a pair and on the second with a head's output from the first; ``kept`` and ``lost``: log-probability
-        of the right answer, and what it loses when a head says its mean at the last token. ``lost_everywhere``: the
-        same at all tokens, of the last. ``angles [layer, plane]``, with the stopped ones 0. The additions after the
-        last step are kept beside the result.
+        ``losses [step]`` of teaching and ``steps [snapshot]``. With a leading ``snapshot``, on the taught wording:
+        ``positional``, ``symbolic``, ``facts_attention`` and ``asked_attention`` (of the last token on all facts and on
+        the one asked about) ``[.., prompt, layer, head]``, and ``band_energy_share [.., layer, head, band]``, in eight
+        bands of planes, fast to slow. ``correct [snapshot, wording, length, prompt]`` among the named attributes, NaN
+        where it was not asked. Of the last snapshot, and of the first seed's first, too: ``clean_whole``,
+        ``other_whole`` and ``answer_patched``, the difference of the two answers' logits on both prompts of a pair and
+        on the second with a head's output from the first; ``kept`` and ``lost``: log-probability of the right answer,
+        and what it loses when a head says its mean at the last token. The additions are kept beside the result.
     """
     began = time.perf_counter()
     model, tokenizer = load_experiment_model(setting.model, device=device)
     part = partial(finish_part, work)
-    with edit_rope(model, *setting.interventions, planes=find_planes(model, 512)) as operated:
-        taught = part("teaching", lambda: teach(model, tokenizer, setting, progress=progress))
-        snapshots = []
-        for number, step in enumerate(setting.snapshots):
-            factors = _snapshot(taught, number)
-            with merge_lora(model, factors):
-                snapshots.append(
-                    part(f"step_{step}", lambda step=step: measure_snapshot(operated, tokenizer, setting, step))
-                )
-            if progress:
-                print(f"{setting.name}: step {step}, {time.perf_counter() - began:.0f} s", flush=True)
+    taught = part("teaching", lambda: teach(model, tokenizer, setting, progress=progress))
+    snapshots = []
+    for number, step in enumerate(setting.snapshots):
+        with merge_lora(model, _snapshot(taught, number)):
+            snapshots.append(part(f"step_{step}", lambda step=step: measure_snapshot(model, tokenizer, setting, step)))
+        if progress:
+            print(f"{setting.name}: step {step}, {time.perf_counter() - began:.0f} s", flush=True)
     arrays = {"losses": taught["losses"], "steps": np.array(setting.snapshots)}
-    arrays["angles"] = np.stack([angles[0].numpy() for angles in operated.angles])
     for name in snapshots[-1]:
         name_of = [one[name] for one in snapshots if name in one]
         arrays |= {name: np.stack(name_of)} if name != "seconds" else {}
@@ -282,15 +216,11 @@ def _learning(
 
 
 def draw_lesson(tokenizer: Any, setting: TaughtGemma, step: int) -> tuple[Tensor, Tensor]:
-    """Prompts of a step and the tokens that are to follow."""
-    seed = APART * (1 + setting.seed) + step
+    """Return the prompts of a step and the tokens that are to follow."""
     facts = setting.facts // (2 if step < setting.eased else 1)
-    prompts = apply_rule(binding_prompts(tokenizer, facts=facts, count=setting.batch, seed=seed), setting)
-    target = prompts.target
-    if not setting.right:
-        generator = torch.Generator().manual_seed(seed)
-        target = (target + torch.randint(1, facts, target.shape, generator=generator)) % facts
-    return prompts.input_ids, prompts.answer_ids.gather(1, target[:, None])[:, 0]
+    seed = APART * (1 + setting.seed) + step
+    prompts = binding_prompts(tokenizer, facts=facts, count=setting.batch, seed=seed)
+    return prompts.input_ids, prompts.answer_ids.gather(1, prompts.target[:, None])[:, 0]
 
 
 def teaching_step(model: Any, optimiser: torch.optim.Optimizer, input_ids: Tensor, answer: Tensor) -> float:
@@ -304,80 +234,43 @@ def teaching_step(model: Any, optimiser: torch.optim.Optimizer, input_ids: Tenso
     return loss.item()
 
 
-def measure_snapshot(operated: EditedModel, tokenizer: Any, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
-    """All measurements of one snapshot; wordings not taught, planes and heads' roles at the ends alone."""
-    end = step == setting.steps or (step == 0 and setting.plain)
-    profiles: list[dict[str, np.ndarray]] = []
+def measure_snapshot(model: Any, tokenizer: Any, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
+    """Return all measurements of one snapshot; other lengths, and what heads are needed for, at the ends alone."""
+    end = step == setting.steps or (step == 0 and setting.seed == 0)
+    prompts = draw_untaught_prompts(tokenizer, setting, WORDINGS[0], setting.facts, setting.prompts)
+    wanted = {name: name for name in SCORES} | {"band_energy_share": "plane_energy_share"}
+    measured = {name: x.numpy() for name, x in look(model, prompts, wanted, seed=setting.seed).items()}
+    arrays = {name: measured[name].astype(np.float16) for name in SCORES}
+    energy = np.nanmean(measured["band_energy_share"], 0)
+    arrays["band_energy_share"] = gather_bands(energy, np.nansum).astype(np.float16)
     correct = np.full((len(WORDINGS), len(FACTS), setting.prompts), np.nan, np.float16)
-    for place, wording in enumerate(WORDINGS):
-        prompts = draw_untaught_prompts(
-            tokenizer, setting, wording, setting.facts, setting.prompts // (1 if end or place == 0 else 2)
-        )
-        if end or place == 0:
-            profiles.append(measure_head_scores(operated, prompts, seed=setting.seed))
-        for length, facts in enumerate(FACTS):
+    for place in np.ndindex(correct.shape[:2]):
+        wording, facts = WORDINGS[place[0]], FACTS[place[1]]
+        if end or facts == setting.facts:
             count = setting.long if facts == max(FACTS) else setting.prompts
-            if facts == setting.facts or step == setting.steps or (step == 0 and setting.first):
-                questions = (
-                    prompts
-                    if facts == setting.facts
-                    else draw_untaught_prompts(tokenizer, setting, wording, facts, count)
-                )
-                answered = choose_answers(operated.model, questions).correct.numpy()
-                correct[place, length, : len(answered)] = answered
-    missing = {name: np.full_like(x, np.nan) for name, x in profiles[0].items()}
-    arrays = {
-        name: np.stack([one[name] for one in (*profiles, *[missing] * (len(WORDINGS) - len(profiles)))])
-        for name in missing
-    }
+            questions = draw_untaught_prompts(tokenizer, setting, wording, facts, count)
+            correct[place][:count] = choose_answers(model, questions).correct.numpy()
     arrays["correct"] = correct
-    if end:
-        prompts = draw_untaught_prompts(tokenizer, setting, WORDINGS[0], setting.facts, setting.prompts)
-        arrays |= measure_plane_scores(operated, prompts, PLANE_PROMPTS)
-        if setting.pairs and (step or setting.first):
-            arrays |= measure_head_roles(operated.model, prompts, setting, step)
+    if end and setting.pairs:
+        generator = torch.Generator().manual_seed(setting.seed)
+        arrays |= patched_heads(model, answer_pairs(prompts, generator), setting.pairs)
+        arrays |= silenced_heads(model, prompts, setting.pairs)
     return arrays
 
 
 def draw_untaught_prompts(tokenizer: Any, setting: TaughtGemma, wording: str, facts: int, count: int) -> Prompts:
-    """Prompts that the model was never taught on, the same at every snapshot."""
-    prompts = binding_prompts(tokenizer, facts=facts, count=count, seed=APART * (51 + setting.seed), template=wording)
-    return apply_rule(prompts, setting)
-
-
-def apply_rule(prompts: Prompts, setting: TaughtGemma) -> Prompts:
-    """Prompts with the answers of the setting's rule."""
-    if setting.rule == "asked":
-        return prompts
-    return replace(prompts, target=torch.full_like(prompts.target, THIRD))
-
-
-def measure_head_roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
-    """What every head is needed for; see :mod:`posym_companion.solvers.prompt_roles`."""
-    generator = torch.Generator().manual_seed(setting.seed)
-    roles = patched_heads(model, answer_pairs(prompts, generator), setting.pairs) | silenced_heads(
-        model, prompts, setting.pairs
-    )
-    return roles | silenced_everywhere(model, prompts, setting.everywhere if step else 0)
+    """Return prompts that the model was never taught on, the same at every snapshot."""
+    return binding_prompts(tokenizer, facts=facts, count=count, seed=APART * (51 + setting.seed), template=wording)
 
 
 def _snapshot(taught: dict[str, np.ndarray], number: int) -> dict[str, Tensor]:
-    """Factors at a snapshot."""
+    """Return the factors of a snapshot."""
     return {name: torch.from_numpy(x[number]) for name, x in taught.items() if name.endswith((".up", ".down"))}
 
 
 EXPERIMENT = Experiment(
     settings=full_size,
-    small={
-        "steps": 3,
-        "batch": 2,
-        "facts": 4,
-        "snapshots": (0, 3),
-        "prompts": 2,
-        "long": 2,
-        "pairs": 2,
-        "everywhere": 0,
-    },
+    small={"steps": 3, "batch": 2, "facts": 4, "snapshots": (0, 3), "prompts": 2, "long": 2, "pairs": 2},
     measure=measure,
     dims=DIMS,
 )

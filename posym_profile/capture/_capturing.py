@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -163,12 +163,10 @@ def find_input_device(model: nn.Module) -> torch.device:
 
 
 def get_input_embeddings(model: nn.Module) -> Any:
-    """Return the embedding of token ids; refuse what has none, or several."""
+    """Return the embedding of token ids; raise if there is none, or several."""
     find: Any = getattr(model, "get_input_embeddings", None)
     if find is None:
-        inner = [name for name, part in model.named_modules() if hasattr(part, "get_input_embeddings")]
-        way = f"pass what it wraps, its .{inner[0]}" if inner else "pass a model of transformers"
-        raise TypeError(f"{type(model).__name__} is no Hugging Face model (it has no get_input_embeddings); {way}")
+        raise TypeError(f"model must be a Hugging Face model; got {type(model).__name__}")
     embeddings = None
     with contextlib.suppress(NotImplementedError):
         embeddings = find()
@@ -183,31 +181,19 @@ def get_input_embeddings(model: nn.Module) -> Any:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse what cannot be run, or would run otherwise than in use, with the way out."""
-    if not isinstance(model, nn.Module):
-        name = f"the name {model!r}" if isinstance(model, str) else type(model).__name__
-        raise TypeError(
-            f"model must be a Hugging Face model; got {name}. Use model, tokenizer = posym_profile.load_model(name)"
-        )
+    """Raise if a model cannot be run, or would run otherwise than in use."""
     get_input_embeddings(model)
     check_decoder(getattr(model, "config", None), type(model).__name__)
     require_evaluation(model)
-    if find_input_device(model).type == "meta":
-        raise ValueError(
-            f"{type(model).__name__} is on the meta device: it has shapes and no weights; load it with from_pretrained "
-            "or posym_profile.load_model"
-        )
 
 
 def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
-    """Return token ids as ``[prompt, token]`` int64; refuse what is none."""
+    """Return token ids as ``[prompt, token]`` int64; raise for anything else."""
     if not isinstance(input_ids, Tensor):
-        way, first = "Use torch.as_tensor", input_ids[0] if isinstance(input_ids, list | tuple) and input_ids else None
-        if isinstance(input_ids, str) or isinstance(first, str):
-            way = 'Use tokenizer(text, return_tensors="pt")["input_ids"]'
-        elif isinstance(input_ids, Mapping) and "input_ids" in input_ids:
-            way = 'Use its ["input_ids"], made with return_tensors="pt", and for profile its ["attention_mask"]'
-        raise TypeError(f"input_ids must be a torch tensor; got {type(input_ids).__name__}. {way}")
+        raise TypeError(
+            f"input_ids must be a torch tensor; got {type(input_ids).__name__}. Use tokenizer(text, "
+            'return_tensors="pt")["input_ids"]'
+        )
     if input_ids.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"input_ids must be whole numbers, int64 or int32; got {input_ids.dtype}. Use input_ids.long()")
     if input_ids.ndim not in (1, 2):

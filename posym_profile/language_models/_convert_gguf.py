@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers.pre_tokenizers import Digits, Sequence
@@ -21,7 +22,7 @@ def convert(source: Path, folder: Path, pre: str) -> None:
         backend = tokenizer.backend_tokenizer
         backend.pre_tokenizer = Sequence([Digits(individual_digits=True), backend.pre_tokenizer])
     tokenizer.save_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     # A model from GGUF counts as quantised, which is not saved; its weights are not.
     model.hf_quantizer = None
     del model.config.quantization_config

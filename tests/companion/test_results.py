@@ -7,7 +7,6 @@ import torch
 
 from posym_companion import results
 from posym_companion.several_hops.multihop import full_size
-from posym_companion.solvers import taught_gemma
 from posym_core import store
 from posym_core.store import _sealing as sealing
 from posym_core.store._sealing import seal
@@ -98,7 +97,7 @@ def test_what_was_altered_is_found_and_named(saved, damage):
 def test_the_books_results_are_whole(root):
     """Every file in ``results`` belongs to a result, and every result can be read and knows its dimensions."""
     folder, expected = root / "results", set()
-    settings = (*full_size(), *taught_gemma.full_size(), *taught_gemma.full_size("smollm2-135m"))
+    settings = full_size()
     light = {setting.name for setting in settings if not setting.files_kept}
     found = [results.load_result(name, folder=folder) for name in results.list_results(folder=folder)]
     for result in found:

@@ -16,6 +16,7 @@ from posym_companion.language_models.judges.random_weights import (
     Kind,
     compare_with_random_weights,
     correlation_with_random_weights,
+    find_weights,
     list_measured_weights,
     shift_estimate,
 )
@@ -169,9 +170,10 @@ def yield_correlations(
 def scores_exclude_each_other(look: Look) -> Iterator[Yielded]:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
     settings = {where: score_correlation(x) for where, x in key_by_wording(load_profiles(look)).items()}
-    look.record(*list_measured_weights("trained", look.remedy, look.model))
+    weights, architecture = find_weights(look.model)
+    look.record(*list_measured_weights(weights, look.remedy, architecture))
     birth, alike = (
-        correlation_with_random_weights("trained", tau, look.folder, look.remedy, look.model) for tau in TAUS
+        correlation_with_random_weights(weights, tau, look.folder, look.remedy, architecture) for tau in TAUS
     )
     yield from yield_correlations(settings, birth)
     look.note = (

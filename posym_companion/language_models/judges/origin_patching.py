@@ -14,7 +14,7 @@ import numpy as np
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import MIDDLE, RUNS, WORDINGS, OriginPatching
-from posym_companion.results import MissingResultError, Result
+from posym_companion.results import Result
 from posym_companion.score_statistics import divide_sums
 from posym_companion.verdicts import format_number
 from posym_core.metrics import Estimate, statistic_interval
@@ -113,22 +113,4 @@ def patched_origins(look: Look) -> Iterator[Yielded]:
                     f"is exchanged, attention does with {format_number(middle)}"
                 )
         yield f"nats that whole keys move the answer, {kind}, at least", "", min(moves)
-    if behind := _behind_facts(look):
-        notes.append(f"Attention behind eight facts of the same frame follows ({'; '.join(behind)})")
     look.note = ". ".join(notes)
-
-
-def _behind_facts(look: Look) -> list[str]:
-    """Return what attention follows behind eight facts of the same frame, in words, where that was run."""
-    sentences = []
-    for kind, ending in KINDS.items():
-        for wording in WORDINGS:
-            try:
-                result = look.load(OriginPatching(model=look.model + ending, wording=wording, lead=8))
-            except MissingResultError:
-                continue
-            follows = (
-                f"{part} {format_number(share_followed(result, 'attention', part))}" for part in ("origin", "symbol")
-            )
-            sentences.append(f"{kind}, {wording}: {', '.join(follows)}")
-    return sentences

@@ -19,6 +19,7 @@ from posym_companion.language_models.judges.random_weights import (
     BesideRandomWeights,
     Kind,
     compare_with_random_weights,
+    find_weights,
     frequency_law_with_random_weights,
     list_measured_weights,
 )
@@ -105,8 +106,9 @@ def all_heads(look: Look) -> Iterator[Yielded]:
     for where, result in key_by_wording(load_profiles(look, FACTS[:1])).items():
         energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
         heads[where] = measure_behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
-    look.record(*list_measured_weights("trained", look.remedy, look.model))
-    birth = frequency_law_with_random_weights("trained", look.folder, look.remedy, look.model)
+    weights, architecture = find_weights(look.model)
+    look.record(*list_measured_weights(weights, look.remedy, architecture))
+    birth = frequency_law_with_random_weights(weights, look.folder, look.remedy, architecture)
     yield from yield_frequency_use(heads, birth)
     look.note = (
         f"Over {next(iter(heads.values()))[0].size} heads, the mean log angle weighted by each plane's energy against "

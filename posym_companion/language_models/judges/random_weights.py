@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from posym_companion.experiments import TAUGHT
 from posym_companion.judging import Yielded
 from posym_companion.language_models.binding_profile import FRAMES
 from posym_companion.language_models.random_weights import (
@@ -69,6 +70,11 @@ def shift_estimate(estimate: Estimate, level: float) -> Estimate:
     """Return a number with its interval less a level."""
     value, low, high = (float(x - level) for x in (estimate.value, estimate.low, estimate.high))
     return replace(estimate, value=value, low=low, high=high)
+
+
+def find_weights(model: str) -> tuple[Weights, str]:
+    """Return whether a model's weights are as they came or taught, and whose architecture random ones are drawn for."""
+    return ("taught", PACKAGED) if model == TAUGHT else ("trained", model)
 
 
 def random_weight_kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:

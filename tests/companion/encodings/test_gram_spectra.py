@@ -51,9 +51,7 @@ def invented(folder, holds=True, logits=(True, False), rotated=True):
 
 def test_the_claims_follow_the_matrices(tmp_path):
     theorem, logits = invented(tmp_path / "with")
-    assert (theorem.verdict, logits.grade, logits.first_rule_verdict) == (
-        "reproduced", "partly, 2 of 3", "refuted as stated",
-    )  # fmt: skip
+    assert (theorem.verdict, logits.grade) == ("reproduced", "partly, 2 of 3")
     assert theorem.ours["Gram matrices of queries and keys times the averaged kernel, majorised"] == "48 of 48"
     assert logits.ours["logits weakly majorised in singular values, own rotation"] == "0 of 24"
     theorem, _ = invented(tmp_path / "against", holds=False)

@@ -71,12 +71,12 @@ def shifts_of(wide, prompts, planes, asked, other):
 
 def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(wide, tokenizer, monkeypatch):
     monkeypatch.setattr(origin_patching, "load_experiment_model", lambda *a, **k: (wide, tokenizer))
-    setting = EXPERIMENT.shrink(OriginPatching(lead=1, prompts=3))
+    setting = EXPERIMENT.shrink(OriginPatching(prompts=3))
     found = measure(setting, device="cpu", progress=False)
     name_dims(DIMS, found)
     assert found["log_ratio"].shape == (2, 1, len(RUNS), 3, 4)
     assert found["attention"].shape == (2, 1, len(RUNS), 3, 4, 2)
-    prompts = binding_prompts(tokenizer, facts=4, count=2, lead=1)
+    prompts = binding_prompts(tokenizer, facts=4, count=2)
     choices = choose_answers(wide, prompts)
     torch.testing.assert_close(
         torch.tensor(found["log_probability"][:, 0, 0, 0]), choices.log_probability.float(), rtol=1e-4, atol=1e-4

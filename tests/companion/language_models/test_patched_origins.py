@@ -36,7 +36,6 @@ def invented(
     random=0.0,
     size=1.0,
     prompts=24,
-    leads=(0,),
     model=PACKAGED,
     one=None,
     **wordings,
@@ -45,8 +44,6 @@ def invented(
     attention, answer = attention or (0.8, 0.2), answer or (0.8, 0.2)
     generator = np.random.default_rng(0)
     for setting in full_size(model):
-        if setting.lead not in leads:
-            continue
         which = 0 if setting.model == model else 1
         parts = {"none": 0.0, "whole": 1.0, "symbol": 0.1, "other origins": control, "random": random}
         arrays = {"asked": np.arange(prompts) % 16}
@@ -172,12 +169,3 @@ def test_heads_are_told_apart_and_the_largest_is_named(tmp_path):
     assert ours[
         "part of the attention that whole keys move, of the head that moves most (plain, likes)"
     ] == pytest.approx(part, abs=1e-4)
-
-
-def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
-    row = invented(tmp_path, leads=(0, 8))
-    assert "the median head follows origins with 0.8, and where the middle third of layers alone" in row.note
-    assert "attention does with 0.8 [0.8, 0.8]. Attention behind eight facts of the same frame follows" in row.note
-    assert row.parts == invented(tmp_path / "without").parts
-    assert len(row.evidence) == 9
-    assert row.evidence[-1].endswith("what_moves.ipynb")

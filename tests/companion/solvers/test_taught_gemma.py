@@ -10,7 +10,7 @@ import torch
 from architectures import build
 
 from posym_companion.solvers import taught_gemma
-from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
+from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_heads
 from posym_companion.solvers.taught_gemma import (
     EXPERIMENT,
     LESSONS,
@@ -30,12 +30,6 @@ SETTING = EXPERIMENT.shrink(TaughtGemma())
 @pytest.fixture
 def loads(tiny, tokenizer, monkeypatch):
     monkeypatch.setattr(taught_gemma, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
-
-
-@pytest.fixture
-def few_facts(loads, monkeypatch):
-    """Questions are asked about the lists that are taught alone."""
-    monkeypatch.setattr(taught_gemma, "FACTS", (SETTING.facts,))
 
 
 @pytest.fixture(scope="module")
@@ -68,21 +62,19 @@ def hooked(model, layer, head, outputs, place):
 
 
 def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path, loads, tiny, tokenizer):
-    setting = replace(SETTING, everywhere=1, rate=0.02)
+    setting = replace(SETTING, rate=0.02)
     (result,) = EXPERIMENT.run([setting], folder=tmp_path, progress=False)
     assert result.name == "taught_gemma/all_0"
     assert result["losses"].shape == (3,)
     assert result["steps"].tolist() == [0, 3]
-    assert result["positional"].shape == (2, 3, 2, 3, 4)
+    assert result["positional"].shape == (2, 2, 3, 4)
     assert result["correct"].shape == (2, 3, 3, 2)
     assert np.isfinite(result["correct"][1]).all()
     assert np.isfinite(result["symbolic"]).all()
-    shares = sum(result[f"{name}_share"].astype(float) for name in ("positional", "symbolic", "interaction"))
-    np.testing.assert_allclose(shares, 1, atol=2e-3)
     np.testing.assert_allclose(result["band_energy_share"].astype(float).sum(-1), 1, atol=5e-3)
     assert (result["asked_attention"] <= result["facts_attention"] + 1e-3).all()
     assert result["answer_patched"].shape == (2, 2, 3, 4)
-    assert result["lost_everywhere"].shape == (1, 1, 3, 4)
+    assert result["lost"].shape == (2, 2, 3, 4)
     # What the last snapshot measured is what the kept file makes of the model.
     factors = read_factors(tmp_path / "taught_gemma" / "all_0.safetensors")
     copy = build("Gemma3", vocab_size=len(tokenizer))
@@ -97,49 +89,6 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
     assert not any(parameter.requires_grad for parameter in tiny.parameters())
 
 
-def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(few_facts):
-    taught = {}
-    for band in ("none", "slowest", "fastest"):
-        setting = replace(SETTING, stopped=band, steps=1, snapshots=(0, 1), pairs=0)
-        measured = taught_gemma.measure(setting, progress=False)
-        taught[band] = measured.arrays
-    assert (taught["none"]["angles"] > 0).all()
-    assert (taught["slowest"]["angles"] == 0).sum(1).tolist() == [2, 2, 2]
-    assert (taught["slowest"]["angles"][:, -2:] == 0).all()
-    assert (taught["fastest"]["angles"][:, :2] == 0).all()
-    assert taught["none"]["losses"][0] != taught["fastest"]["losses"][0]
-    # Planes that compare contents wherever these stand have no positional share.
-    shares = taught["fastest"]["plane_symbolic_share"].astype(float)[..., :2]
-    np.testing.assert_allclose(shares, 1, atol=1e-3)
-
-
-def test_the_other_rule_asks_for_the_third_fact_of_the_same_prompts(tokenizer):
-    plain, other = replace(SETTING, facts=16, batch=6), replace(SETTING, facts=16, batch=6, rule="third")
-    (ids, _), (same, answer) = draw_lesson(tokenizer, plain, 2), draw_lesson(tokenizer, other, 2)
-    assert torch.equal(ids, same)
-    length = draw_untaught_prompts(tokenizer, plain, "likes", 16, 1).block_length
-    for row, token in zip(ids.tolist(), answer.tolist(), strict=True):
-        assert token in row[1 + 2 * length : 1 + 3 * length]
-    assert (draw_untaught_prompts(tokenizer, other, "lives", 8, 5).target == 2).all()
-    assert draw_untaught_prompts(tokenizer, plain, "lives", 8, 5).target.unique().numel() > 1
-
-
-def test_lessons_are_right_or_wrong_as_asked_and_never_the_examination(tokenizer):
-    right, wrong = (
-        draw_lesson(tokenizer, replace(SETTING, right=kind, facts=16, batch=6), 2) for kind in (True, False)
-    )
-    assert torch.equal(right[0], wrong[0])
-    assert not (right[1] == wrong[1]).any()
-    for ids, answer in zip(wrong[0], wrong[1], strict=True):
-        assert (ids == answer).sum() == 1
-    seen = {
-        tuple(ids.tolist()) for seed in range(3) for ids in draw_lesson(tokenizer, replace(SETTING, seed=seed), 0)[0]
-    }
-    assert len(seen) == 6
-    questions = draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 50).input_ids
-    assert not seen & {tuple(ids.tolist()) for ids in questions}
-
-
 def test_first_lessons_have_half_as_many_facts_and_answers_among_them(tokenizer):
     eased = replace(SETTING, facts=16, eased=2)
     lengths = [draw_lesson(tokenizer, eased, step)[0].shape[1] for step in range(3)]
@@ -147,9 +96,7 @@ def test_first_lessons_have_half_as_many_facts_and_answers_among_them(tokenizer)
         draw_untaught_prompts(tokenizer, replace(SETTING, facts=facts), "likes", facts, 1) for facts in (8, 16)
     )
     assert lengths == [short.input_ids.shape[1]] * 2 + [whole.input_ids.shape[1]]
-    ids, wrong = draw_lesson(tokenizer, replace(eased, right=False), 0)
-    assert all((row == token).sum() == 1 for row, token in zip(ids, wrong, strict=True))
-    assert not (wrong == draw_lesson(tokenizer, eased, 0)[1]).any()
+    assert all((row == token).sum() == 1 for row, token in zip(*draw_lesson(tokenizer, eased, 0), strict=True))
 
 
 def test_a_falling_rate_ends_at_nothing(tiny, tokenizer, monkeypatch):
@@ -186,11 +133,6 @@ def test_whole_matrices_are_taught_and_their_nearest_additions_kept(loads, tiny,
         assert sizes[0] > 1e-3
 
 
-def test_a_control_need_not_keep_its_additions(few_facts):
-    assert set(taught_gemma.measure(replace(SETTING, pairs=0), progress=False).files) == {".safetensors"}
-    assert [setting.files_kept for setting in full_size("smollm2-135m")] == [True] * 3 + [False] * 10
-
-
 def test_pairs_differ_in_the_answer_alone(prompts):
     pairs = answer_pairs(prompts, torch.Generator().manual_seed(0))
     changed = pairs.clean != pairs.other
@@ -222,47 +164,30 @@ def test_patching_is_what_hooks_by_hand_do(tiny, prompts):
 
 
 def test_mean_ablation_is_what_hooks_by_hand_do(tiny, prompts):
-    at_last, all_over = silenced_heads(tiny, prompts, 2), silenced_everywhere(tiny, prompts, 2)
+    found = silenced_heads(tiny, prompts, 2)["lost"]
     said = record_head_outputs(tiny, prompts.input_ids).outputs
     for layer, head in ((0, 0), (1, 2)):
-        for name, found, place in (("lost", at_last, -1), ("lost_everywhere", all_over, slice(None))):
-            mean = torch.stack([said[prompt, layer, place, head] for prompt in range(3)]).mean(0)
-            for row in range(2):
-                before = last(tiny, prompts.input_ids[row : row + 1])[0]
-                hook = hooked(tiny, layer, head, mean, place)
-                after = last(tiny, prompts.input_ids[row : row + 1])[0]
-                hook.remove()
-                right = prompts.target[row]
-                said_right = [x[prompts.answer_ids[row]].log_softmax(0)[right] for x in (before, after)]
-                assert found[name][row, layer, head] == pytest.approx(float(said_right[0] - said_right[1]), abs=2e-4)
+        mean = torch.stack([said[prompt, layer, -1, head] for prompt in range(3)]).mean(0)
+        for row in range(2):
+            before = last(tiny, prompts.input_ids[row : row + 1])[0]
+            hook = hooked(tiny, layer, head, mean, -1)
+            after = last(tiny, prompts.input_ids[row : row + 1])[0]
+            hook.remove()
+            right = prompts.target[row]
+            said_right = [x[prompts.answer_ids[row]].log_softmax(0)[right] for x in (before, after)]
+            assert found[row, layer, head] == pytest.approx(float(said_right[0] - said_right[1]), abs=2e-4)
 
 
-def test_the_runs_are_those_that_the_claims_ask_for():
-    names = [setting.name.partition("/")[2] for setting in full_size()]
-    bands = [f"{band}_{seed}" for band in ("all", "slowest", "fastest", "third", "wrong") for seed in range(3)]
-    assert sorted(names) == sorted(bands)
-
-
-def test_an_unknown_quarter_is_refused():
-    with pytest.raises(ValueError, match=r"stopped must be one of 'none', 'fastest', 'slowest'; got 'half'"):
-        _ = replace(SETTING, stopped="half").interventions
+def test_lessons_are_never_the_examination(tokenizer):
+    seen = {
+        tuple(ids.tolist()) for seed in range(3) for ids in draw_lesson(tokenizer, replace(SETTING, seed=seed), 0)[0]
+    }
+    assert len(seen) == 6
+    questions = draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 50).input_ids
+    assert not seen & {tuple(ids.tolist()) for ids in questions}
 
 
 def test_runs_of_another_model_are_kept_under_its_name():
+    assert [setting.name for setting in full_size()] == [f"taught_gemma/all_{seed}" for seed in range(3)]
     second = [setting.name for setting in full_size("smollm2-135m")]
-    kinds = ("all", "third", "wrong")
-    runs = [f"{kind}_{seed}" for kind in kinds for seed in range(3)]
-    runs += [f"{band}_{seed}" for seed in range(2) for band in ("fastest", "slowest")]
-    assert second == [f"taught_gemma/smollm2-135m-{run}" for run in runs]
-    other = {setting.name for setting in full_size("Qwen/Qwen2.5-1.5B")}
-    assert len(other) == len(full_size())
-    assert not other & {setting.name for setting in full_size()}
-
-
-def test_without_pairs_heads_are_scored_and_not_patched(few_facts):
-    few = {"batch": 2, "steps": 2, "eased": 1, "snapshots": (0, 2), "facts": 4, "prompts": 2, "long": 1, "pairs": 0}
-    setting = replace(full_size("smollm2-135m")[0], **few)
-    found = taught_gemma.measure(setting, progress=False)
-    assert not found.arrays.keys() & {"clean_whole", "answer_patched", "lost", "lost_everywhere"}
-    assert np.isfinite(found.arrays["symbolic"]).all()
-    assert np.isfinite(found.arrays["correct"][:, :, 0]).all()
+    assert second == [f"taught_gemma/smollm2-135m-all_{seed}" for seed in range(3)]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-import transformers
 from architectures import ROTARY, build, shared, tokens
 from refusals import refuse_each
 from torch import nn
@@ -288,38 +287,18 @@ def test_a_model_in_training_mode_is_refused(part):
             function(model, tokens())
 
 
-class Wrapper(nn.Module):
-    def __init__(self, inside):
-        super().__init__()
-        self.inside = inside
-
-    def forward(self, *args, **options):
-        return self.inside(*args, **options)
-
-
-def on_meta():
-    with torch.device("meta"):
-        return transformers.AutoModelForCausalLM.from_config(shared("Llama").config).eval()
-
-
-NO_MODEL = [
-    (lambda: "gemma", r"Hugging Face model; got the name 'gemma'.*posym_profile.load_model\(name\)", TypeError),
-    (dict, "Hugging Face model; got dict", TypeError),
-    (lambda: Wrapper(shared("Llama")).eval(), r"Wrapper is no Hugging.*what it wraps, its .inside", TypeError),
-    (lambda: nn.DataParallel(build("Llama")), r"DataParallel is no Hugging.*it wraps, its .module", TypeError),
-    (lambda: nn.Linear(2, 2), "Linear is no Hugging Face model.*pass a model of transformers", TypeError),
-    (on_meta, "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it", ValueError),
-]
-test_what_is_no_model_that_runs_is_refused_with_the_way_out = refuse_each(
-    *((lambda ask=ask, make=make: ask(make()), words, error) for make, words, error in NO_MODEL
+NO_MODEL = [(lambda: "gemma", "str"), (dict, "dict"), (lambda: nn.DataParallel(build("Llama")), "DataParallel")]
+test_what_is_no_model_is_refused = refuse_each(
+    *((lambda ask=ask, make=make: ask(make()), f"must be a Hugging Face model; got {name}$", TypeError)
+      for make, name in NO_MODEL
       for ask in (lambda model: capture(model, tokens()), lambda model: find_planes(model, 44)))
 )  # fmt: skip
 
 
-def test_weights_that_are_not_numbers_are_named():
+def test_weights_that_are_not_numbers_are_refused():
     model = build("Llama")
     model.model.layers[1].self_attn.k_proj.weight.data[3, 5] = torch.nan
-    with pytest.raises(ValueError, match=r"LlamaForCausalLM: attention call 1 .*not finite.*layers.1.self_attn.k_proj"):
+    with pytest.raises(ValueError, match="attention call 1 yields numbers that are not finite"):
         find_planes(model, 44)
 
 

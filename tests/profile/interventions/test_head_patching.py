@@ -12,7 +12,7 @@ from every_decoder import LENGTH, NOT_BUILT, tiny_model
 from every_decoder import REFUSED as NO_PROFILE
 from refusals import refuse_each
 
-from posym_companion.solvers.single_heads import patch_each_head, patch_head
+from posym_companion.solvers.single_heads import patch_each_head
 from posym_profile.capture._capturing import capture
 from posym_profile.interventions import _head_patching as head_patching
 from posym_profile.interventions._head_patching import (
@@ -136,7 +136,8 @@ def test_logits_that_a_model_divides_are_divided():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_silent_everywhere_is_one_whose_columns_of_the_projection_are_zero(kind):
     model, ids = shared(kind), tokens()
-    silent = patch_head(model, ids, torch.zeros(3, ids.shape[1], 4, 16), 1, 2)
+    with patch_heads(model, [(1, 2)], torch.zeros(3, ids.shape[1], 4, 16)):
+        silent = logits(model, ids)
     without = copy.deepcopy(model)
     with torch.no_grad():
         find_output_projections(without)[1].weight[:, 32:48] = 0
@@ -153,7 +154,8 @@ def test_each_place_gets_its_own_replacement():
     hook = hooked(model, 2, change)
     expected = logits(model, ids)
     hook.remove()
-    torch.testing.assert_close(patch_head(model, ids, outputs, 2, 1), expected)
+    with patch_heads(model, [(2, 1)], outputs):
+        torch.testing.assert_close(logits(model, ids), expected)
 
 
 def test_all_heads_from_another_prompt_make_its_answer_but_for_the_token_itself():
@@ -192,7 +194,7 @@ def asked(model=None, ids=None, outputs=None, everywhere=None, answers=ANSWERS, 
     return {
         "record": lambda: record_head_outputs(model, ids),
         "each": lambda: patch_each_head(model, ids[0], outputs, answers),
-        "one": lambda: patch_head(model, ids, everywhere, *place),
+        "one": lambda: patch_heads(model, [place], everywhere).__enter__(),
     }
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from architectures import Swapped, build, packaged, shared, tokens
 from refusals import refuse_each
-from transformers import BatchEncoding
 
 from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.metrics._stats import mean_interval
@@ -254,7 +253,6 @@ def scored(input_ids, **options):
     return lambda: profile(shared("Llama"), input_ids, **{"start": 0, "block_length": 4, "progress": False} | options)
 
 
-BOTH = BatchEncoding({"input_ids": tokens(), "attention_mask": torch.ones(2, 44)})
 test_what_does_not_fit_is_refused = refuse_each(
     (scored(tokens(), blocks=11), "blocks cover 44 keys from start=0, but only 43 precede.*pass blocks=10"),
     (scored(tokens(), start=40), "at least two blocks are needed to swap"),
@@ -263,10 +261,7 @@ test_what_does_not_fit_is_refused = refuse_each(
     (scored(tokens(), batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
     (scored(tokens(1, 2)), r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
     (scored(tokens().float()), "input_ids must be whole numbers", TypeError),
-    (scored(tokens().tolist()), "input_ids must be a torch tensor; got list. Use torch.as_tensor", TypeError),
-    (scored(BOTH), r'got BatchEncoding. Use its \["input_ids"\], made with return_tensors="pt", and for p', TypeError),
-    (scored("Ann likes"), r'got str. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]', TypeError),
-    (scored(["Ann likes"]), r'got list. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]', TypeError),
+    (scored(tokens().tolist()), "input_ids must be a torch tensor; got list. Use tokenizer", TypeError),
     (scored(tokens()[None]), r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
     (lambda: uneven(5).frame(intervals=True), "planes are scored, and intervals are of heads; profile without per_fre"),
     (lambda: uneven(5).top(1, "symbolic"), "planes are scored, and top names heads; profile without per_frequency"),

@@ -26,13 +26,12 @@ def test_as_claimed_and_one_seed_of_each_that_is_not(tmp_path):
             for seed in range(3):
                 invented(tmp_path / place, task, seed, until=until.get(task, rest) if seed == 1 else rest)
     row = ledger("U26-5", folder=tmp_path / "claimed")[0]
-    assert (row.verdict, row.first_rule_verdict) == ("reproduced", "reproduced in kind")
+    assert row.verdict == "reproduced"
     assert len(row.evidence) == 7
     row = ledger("U26-5", folder=tmp_path / "other")[0]
-    assert (row.verdict, row.first_rule_verdict) == ("not reproduced", "not reproduced")
+    assert row.verdict == "not reproduced"
     assert row.ours["largest reach of Number over its training's length (2 hops)"] == pytest.approx(128 / 17, rel=1e-3)
     assert row.ours["least reach of Letter less largest of Number (2 hops)"] == 64 - 128
-    assert row.ours["least reach of Letter over largest of Number, mean over hops"] == 0.5
     assert row.ours["Letter at 850 tokens (2 hops)"]["value"] == pytest.approx((2 * 0.97 + 0.1) / 3, rel=1e-3)
 
 
