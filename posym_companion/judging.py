@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from posym_companion.experiments import TAUGHT
 from posym_companion.results import Result, load_result, load_stored_results
 from posym_companion.verdicts import Measured, Number, Numbers, Remedy
 
@@ -67,11 +68,12 @@ class Look:
 
 
 def judge(
-    *shown_in: str, model: str = "", measured_on: str = "", note: str = ""
+    *shown_in: str, model: str = "", measured_on: str = "", note: str = "", taught_in: str = ""
 ) -> Callable[[Callable[[Look], Iterator[Yielded]]], Callable[..., Measured]]:
     """Make a judge, as a claim's ``judge`` names it, of a generator, which may say otherwise what was measured on.
 
-    ``shown_in`` are chapters that show the numbers; ``{model}`` in ``measured_on`` stands for the model's name.
+    ``shown_in`` are chapters that show the numbers, and ``taught_in`` is the one that shows those of the model that was
+    taught to bind; ``{model}`` in ``measured_on`` stands for the model's name.
     """
 
     def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:
@@ -84,7 +86,8 @@ def judge(
             numbers = Numbers()
             for quantity, where, value in looks(look):
                 numbers.add(quantity, where, value)
-            evidence = [*dict.fromkeys((*look.evidence, *shown_in))]
+            chapters = (taught_in,) if taught_in and model == TAUGHT else shown_in
+            evidence = [*dict.fromkeys((*look.evidence, *chapters))]
             return Measured(ours=numbers, model=look.measured_on, evidence=evidence, note=look.note)
 
         return measure

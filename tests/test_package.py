@@ -272,7 +272,7 @@ def test_what_is_said_of_installing_is_true() -> None:
             )
             assert not re.search(r"install (-[\w-]+ )*['\"]?posym\b(?!-core)", line), line
             named += len(extras)
-    assert named > 5
+    assert named > 3
 
 
 def test_commands_are_shown_as_they_are_typed() -> None:
@@ -285,7 +285,7 @@ def test_commands_are_shown_as_they_are_typed() -> None:
     shown = [
         line for text in texts.values() for line in re.findall(r'^(?: {4}|command = ")posym ([a-z].*?)"?$', text, re.M)
     ]
-    assert len(shown) > 20
+    assert len(shown) > 10
     for line in (one for several in shown for one in several.split(" && posym ")):
         words = shlex.split(line)
         options = _parser().parse_args(words)

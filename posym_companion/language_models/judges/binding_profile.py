@@ -34,6 +34,7 @@ from posym_core.metrics import (
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"
+TAUGHT_IN = "book/language_model/gemma_learns.ipynb"
 Setting = tuple[str, int]
 # Families of U25-5, by what their models are called.
 KNOWN_FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
@@ -138,7 +139,13 @@ def by_thirds(settings: Mapping[str, Heads]) -> dict[str, Number]:
     }
 
 
-@judge(SHOWN_IN, model=MODEL, measured_on="{model}", note="Intervals resample layers and prompts.")
+@judge(
+    SHOWN_IN,
+    model=MODEL,
+    measured_on="{model}",
+    note="Intervals resample layers and prompts.",
+    taught_in=TAUGHT_IN,
+)
 def early_positional_late_symbolic(look: Look) -> Iterator[Yielded]:
     """U25-2: both contrasts over all layers, and over local ones alone."""
     yield from yield_layer_trend(key_by_wording(load_profiles(look)), thirds=look.again)
@@ -166,7 +173,7 @@ def yield_correlations(
     yield from compare_with_random_weights(birth, "Pearson r", below=True)
 
 
-@judge(SHOWN_IN, model=MODEL, measured_on="{model}")
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}", taught_in=TAUGHT_IN)
 def scores_exclude_each_other(look: Look) -> Iterator[Yielded]:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
     settings = {where: score_correlation(x) for where, x in key_by_wording(load_profiles(look)).items()}

@@ -11,7 +11,14 @@ import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, key_by_wording, load_profiles
+from posym_companion.language_models.judges.binding_profile import (
+    FACTS,
+    MODEL,
+    SHOWN_IN,
+    TAUGHT_IN,
+    key_by_wording,
+    load_profiles,
+)
 from posym_companion.language_models.judges.random_weights import (
     HALF,
     KINDS,
@@ -27,8 +34,6 @@ from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.results import Result, load_result
 from posym_companion.score_statistics import permute_layers
 from posym_core.metrics import correlate_heads, measure_behaviour_and_use
-
-SHOWN_IN = "book/language_model/language_model.ipynb"
 
 
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
@@ -95,7 +100,7 @@ def yield_frequency_use(settings: Heads, birth: Mapping[Kind, BesideRandomWeight
     yield from compare_with_random_weights(birth, "rank correlation")
 
 
-@judge(SHOWN_IN, model=MODEL, measured_on="{model}")
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}", taught_in=TAUGHT_IN)
 def all_heads(look: Look) -> Iterator[Yielded]:
     """U25-9: behaviour against frequency use over all heads, in every stored setting; with a remedy, in those of it."""
     heads = {}
