@@ -588,7 +588,6 @@ NOTHING_READ = {
     *("load_model", "load_tokenizer", "trainer"),
     *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
     *("find_matrix", "make_unsupported_error", "summarize_loaded", "draw_weights"),
-    *("answer_results", "right_and_wrong"),  # of stored results
     *("make_index_collision", "make_induction_collisions", "make_retrieval_collision"),
 }
 # What faces offer because a function above, of another room, calls it: it runs on a device with that one.

@@ -83,7 +83,9 @@ def name_variant(setting: Any) -> str:
 def full_size(model: str = PACKAGED) -> list[BindingProfile]:
     """Every template at 16, 64 and 128 facts, 64 prompts each; at fewer, behind a lead, without, and random weights."""
     again = [setting for remedy in ("lead", "none") for setting in variant_settings(remedy, model)]
-    return list(dict.fromkeys([*plain_settings(model), *again, *random_weight_settings(model)]))
+    # Random weights of the taught model are those of the untaught one.
+    drawn = [] if model == TAUGHT else random_weight_settings(model)
+    return list(dict.fromkeys([*plain_settings(model), *again, *drawn]))
 
 
 def plain_settings(model: str = PACKAGED, lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -31,6 +32,20 @@ def require_one_place(device: str, device_map: object) -> None:
     """Raise if a device is given beside a map of devices."""
     if device_map is not None and device != "auto":
         raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
+
+
+def require_own_weights(name: str) -> None:
+    """Raise if an index of a folder's weights names anything but safetensors files beside it.
+
+    transformers follows such names out of the folder, and to pickles; :func:`identify_model` knows neither.
+    """
+    for index in Path(name).glob("*.index.json") if os.path.isdir(name) else ():
+        for file in sorted(set(map(str, json.loads(index.read_bytes()).get("weight_map", {}).values()))):
+            if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
+                raise ValueError(
+                    f"weights must be safetensors files beside their index, and {index} names {file!r}; save the model "
+                    "anew, by model.save_pretrained(folder)"
+                )
 
 
 def load_model(
@@ -79,6 +94,7 @@ def load_model(
     >>> model, tokenizer = load_model("smollm2-135m")  # doctest: +SKIP
     """
     require_one_place(device, device_map)
+    require_own_weights(name)
     place = choose_device(device)
     with _without_progress_bars():
         if name in NAMES:
@@ -117,6 +133,7 @@ def identify_model(name: str) -> dict[str, str]:
         both = f"{MODELS[find_base(name)].sha256} {TAUGHT[name].sha256}"
         return {"sha256": hashlib.sha256(both.encode()).hexdigest()}
     if os.path.isdir(name):
+        require_own_weights(name)
         digest = hashlib.sha256()
         # Vocabularies of some tokenizers are no JSON.
         kinds = ("*.safetensors", "*.json", "*.model", "merges.txt", "vocab.txt")

@@ -49,6 +49,10 @@ def check_loadable(config: Any, name: str) -> None:
 
 def check_position_settings(config: Any, name: str) -> None:
     """Raise if a kind that can be rotary is not with these settings; a profile finds the same when it is run."""
+    if getattr(config, "is_causal", True) is False or getattr(config, "use_bidirectional_attention", False) is True:
+        raise make_unsupported_error(
+            name, "attends as an encoder (is_causal or use_bidirectional_attention in its configuration)"
+        )
     if getattr(config, "alibi", False):
         raise make_unsupported_error(
             name, "adds a bias to its logits (alibi in its configuration) in place of a rotation", PLAIN

@@ -17,7 +17,7 @@ from posym_companion.catalogue import EXPERIMENTS, MODULES
 from posym_companion.results import list_results, load_result, work_folder
 from posym_core.models import CosineSettings, TrainingSettings
 
-MODELS = ("gemma-3-270m", experiments.SECOND, "some/model")
+MODELS = ("gemma-3-270m", experiments.SECOND, experiments.TAUGHT, "some/model")
 # Which settings tiny models are measured on in seconds, by the ends of their names, and what is smaller than small.
 LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "binding_profile": (("270m_likes_16", "random1_likes_16_facts"), {"facts": 3, "prompts": 2}),
@@ -31,10 +31,7 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "random_weights": (("random1_likes_16", "trained_bought_16_lead8"), {"prompts": 2}),
     "reader_heads": (("/0_likes", "/0_likes_alone"), {}),
     "score_robustness": (("choices", "tasks", "intervention", "answers"), {"prompts": 2, "permutations": 4}),
-    "taught_answers": (("/1",), {}),
     "taught_gemma": (("/all_0",), {}),
-    "taught_profile": (("/0_likes_16_lead8",), {}),
-    "binding_direction": (("untaught", "taught_0"), {"prompts": 2}),
 }
 STEPS = TrainingSettings(steps=20, batch=8, warmup=5, record_every=10)
 TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -115,11 +112,11 @@ def test_every_stored_result_is_of_a_setting_of_the_catalogue():
 
 
 def test_settings_that_are_younger_than_a_stored_result_had_their_defaults():
-    setting = experiments.load_experiment("taught_profile").settings()[0]
+    setting = experiments.load_experiment("binding_profile").settings()[0]
     stored = json.loads(json.dumps(asdict(setting)))
-    del stored["lesson"], stored["profile"]["draw"]
+    del stored["draw"]
     assert experiments.has_settings(FakeResult(stored), setting)
-    assert not experiments.has_settings(FakeResult(stored), replace(setting, profile=replace(setting.profile, draw=1)))
+    assert not experiments.has_settings(FakeResult(stored), replace(setting, draw=1))
 
 
 class FakeResult:
@@ -140,9 +137,7 @@ def models(wide, tokenizer, monkeypatch, all_arrays_stored):
     """Experiments get a tiny model, taught nothing, and how often they asked for it."""
     asked: list[Any] = []
     monkeypatch.setattr(experiments, "load_model", lambda *a, **k: asked.append(a) or (wide, tokenizer))
-    for name in ("binding_direction", "taught_profile", "taught_answers", "reader_heads"):
-        module = importlib.import_module(MODULES[name])
-        monkeypatch.setattr(module, "kept_factors", lambda *a: {})
+    monkeypatch.setattr(importlib.import_module(MODULES["reader_heads"]), "kept_factors", lambda *a: {})
     return asked
 
 

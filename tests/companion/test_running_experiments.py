@@ -238,7 +238,7 @@ def test_processes_keep_what_is_finished_over_a_kill(trial, tmp_path, monkeypatc
 def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, monkeypatch):
     message = (
         r"later_claims has models of its own, so --model some/model has no place in it; leave it out. The experiments "
-        r"that take a model are .*binding_profile, .*, taught_profile$"
+        r"that take a model are .*binding_profile, .*, taught_gemma$"
     )
     for name in catalogue.EXPERIMENTS:
         found = experiments.load_experiment(name)

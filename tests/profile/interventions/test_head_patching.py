@@ -186,15 +186,14 @@ def test_it_goes_with_gradients_and_within_surgery():
     assert (operated - logits(model, ids)).abs().max() > 0.01
 
 
-def asked(model=None, ids=None, outputs=None, everywhere=None, answers=ANSWERS, place=(1, 2)):
+def asked(model=None, ids=None, outputs=None, answers=ANSWERS, place=(1, 2)):
     """What replaces or records outputs of heads, by name."""
     model, ids = shared("Llama") if model is None else model, tokens(1) if ids is None else ids
     outputs = torch.zeros(3, 4, 16) if outputs is None else outputs
-    everywhere = torch.zeros(3, ids.shape[1], 4, 16) if everywhere is None else everywhere
     return {
         "record": lambda: record_head_outputs(model, ids),
         "each": lambda: patch_each_head(model, ids[0], outputs, answers),
-        "one": lambda: patch_heads(model, [place], everywhere).__enter__(),
+        "one": lambda: patch_heads(model, [place], outputs).__enter__(),
     }
 
 
@@ -206,16 +205,13 @@ OTHERS = tokens(1)
 SHAPES = [(5, 4, 16), (2, 4, 16), (3, 5, 16), (3, 4, 1), (3, 4)]
 test_refusals = refuse_each(
     *((ask, f"input_ids must be token ids from 0 to 96.*got {wrong}") for wrong in (-1, 97)
-      for ask in asked(ids=tokens(1).index_fill_(1, torch.tensor([5]), wrong)).values()),
+      for ask in list(asked(ids=tokens(1).index_fill_(1, torch.tensor([5]), wrong)).values())[:2]),
     *((asked(answers=torch.tensor([3, wrong]))["each"], f"answers must be token ids from 0 to 96.*got {wrong}")
       for wrong in (-1, 97)),
     *((asked(place=(layer, head))["one"], f"from 0 to 2 and from 0 to 3; got {layer} and {head}")
       for layer, head in ((3, 0), (0, 4), (-1, 0))),
     *((asked(outputs=torch.zeros(shape))["each"], re.escape(f"(3, 4, 16) for this model; got {shape}"))
       for shape in SHAPES),
-    *((asked(everywhere=torch.zeros(shape[0], 44, *shape[1:]))["one"], r"\[layer, token, head, dim\], \(3, 44, 4, 16\)")
-      for shape in SHAPES),
-    (asked(everywhere=torch.zeros(3, 1, 4, 16))["one"], r"\(3, 44, 4, 16\) for this model and prompt; got \(3, 1, 4,"),
     (removed(by="one"), "by must be one of 'zero', 'mean', 'resample'; got 'one'"),
     (removed(by="mean"), "by='mean' needs input_ids, prompts to take other outputs from; pass them"),
     (removed(input_ids=OTHERS), "by='zero' takes no input_ids; pass mean or resample as by"),

@@ -449,6 +449,24 @@ def test_weights_that_are_missing_are_refused_and_none_drawn(tmp_path):
         load_model(str(folder), device="cpu")
 
 
+@pytest.mark.parametrize("named", ["w/x.safetensors", "../x.safetensors", "x.bin", "/x.safetensors", 3])
+def test_an_index_names_safetensors_files_beside_it_alone(tmp_path, monkeypatch, named):
+    """Others would be other weights under the same identity, or a pickle; both are refused before anything is read."""
+    folder = save_model(tmp_path / "model")
+    (folder / "model.safetensors").rename(folder / "x.safetensors")
+    torch.save(load_file(folder / "x.safetensors"), folder / "x.bin")
+    names = list(load_file(folder / "x.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, "x.safetensors")}))
+    assert len(models.identify_model(str(folder))["sha256"]) == 64
+    load_model(str(folder), device="cpu")
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {**dict.fromkeys(names, "x.safetensors"), "x": named}}))
+    monkeypatch.setattr(torch, "load", lambda *a, **k: pytest.fail("a pickle was opened"))
+    for read in (models.identify_model, load_model):
+        with pytest.raises(ValueError, match=rf"beside their index, and .* names '{named}'; save the model"):
+            read(str(folder))
+
+
 def test_a_folder_without_words_has_no_tokenizer(tmp_path):
     build("Llama").save_pretrained(tmp_path)
     with pytest.raises((OSError, ValueError), match="tokenizer"):

@@ -121,6 +121,8 @@ def test_a_folder_is_refused_by_its_configuration(tmp_path, no_weights, kind, wh
 @pytest.mark.parametrize(("kind", "changed", "why"), [
     ("falcon", {"alibi": True}, "adds a bias to its logits"),
     ("granitemoehybrid", {"position_embedding_type": None}, "has no rotary encoding"),
+    ("llama", {"is_causal": False}, "attends as an encoder"),
+    ("gemma3_text", {"use_bidirectional_attention": True}, "attends as an encoder"),
 ])  # fmt: skip
 def test_settings_that_a_profile_refuses_are_refused_before(tmp_path, kind, changed, why):
     config = tiny_config(transformers.CONFIG_MAPPING[kind])
