@@ -187,7 +187,6 @@ METRICS = {
     "detection": lambda to: solvers.detection(
         to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20
     ),
-    "detection_difference": lambda to: solvers.detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
 }
 LAYER = LayerShape(heads=2, dim=8, width=6, length=16)
 INPUTS, MAPS = drawn(5, 6), drawn(2, 2, 6, 8, seed=6)
