@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -40,8 +42,15 @@ DRAWN = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status: 0 or the command's own, 1 for what went wrong, 130 if interrupted."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
     try:
-        return options.command(options) or 0
+        status = options.command(options) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (RuntimeError, ValueError, OSError, ImportError) as error:
         if not str(error):
             raise

@@ -6,8 +6,10 @@ import csv
 import errno
 import itertools
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -297,3 +299,18 @@ def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monke
             np.testing.assert_array_equal(one[array], two[array], err_msg=array)
     assert main(["run", "binding_profile", "--results", str(tmp_path / "two"), "--jobs", "2"]) == 0
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(said[2:])
+
+
+@pytest.mark.parametrize(
+    ("reader", "encoding"), [("head -1 > /dev/null", "utf-8"), ("cat > /dev/null", "ascii")], ids=["a pipe", "letters"]
+)
+def test_what_reads_the_output_may_stop_or_know_few_letters(reader, encoding, tmp_path):
+    say = "import sys; from posym_profile import __main__ as m; m._parser = lambda: P(); sys.exit(m.main())"
+    code = "class O: command = staticmethod(lambda o: [print('ü日' * 999) for _ in range(99)] and 0)\n"
+    code += f"class P: parse_args = staticmethod(lambda a: O)\n{say}"
+    script = tmp_path / "say.py"
+    script.write_text(code, encoding="utf-8")
+    line = f"set -o pipefail; {sys.executable} {script} | {reader}"
+    given = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run(["bash", "-c", line], env=given, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
