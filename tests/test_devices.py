@@ -168,7 +168,7 @@ METRICS = {
     "alignment": lambda to: alignment(to(ARROWS), to(drawn(6)), free=True),
     "crest": lambda to: (crest(to(ARROWS), 0.1), crest(to(ARROWS), to(torch.full((6,), 0.2)))),
     "fit_wave": lambda to: fit_wave(to(drawn(2, 6)), to(torch.arange(1.0, 7.0)), 0.5).at(to(torch.arange(3.0))),
-    "explain_errors": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
+    "explained": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
     "correlate_heads": lambda to: metrics.correlate_heads(to(SCORES), to(OTHERS), draws=20),
     "mean_interval": lambda to: metrics.mean_interval(to(SCORES[:, 0, 0]), draws=20),
     "mean_difference": lambda to: metrics.mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
@@ -187,7 +187,6 @@ METRICS = {
     "detection": lambda to: solvers.detection(
         to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20
     ),
-    "detection_difference": lambda to: solvers.detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
 }
 LAYER = LayerShape(heads=2, dim=8, width=6, length=16)
 INPUTS, MAPS = drawn(5, 6), drawn(2, 2, 6, 8, seed=6)
@@ -246,7 +245,7 @@ OF_ENCODINGS = {
 WITHOUT_INPUT = {
     *("ability", "ability_table", "alibi_slopes", "amounts", "draw_encoding", "draw_spread", "witness"),
     *(f"{kind}_witness" for kind in ("absolute", "bias", "magnitude", "slope", "turned", "two_directions")),
-    *("wave_witness", "whole_turn_witness", "register_encoding"),
+    *("wave_witness", "whole_turn_witness"),
     *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
 }
 

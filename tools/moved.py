@@ -15,6 +15,7 @@ MOVED = {
     "book/reference/conventions.html": "book/reference/ledger.html#conventions",
     "book/reference/every_head.html": "book/language_model/language_model.html#the-same-head-on-a-longer-prompt",
     "book/reference/reproduce.html": "book/reference/ledger.html#experiments-and-commands",
+    "book/several_hops/ask_the_models.html": "book/several_hops/multihop_tasks.html#ask-the-models-yourself",
     "book/what_survives.html": "book/reference/ledger.html#what-survives-in-other-models",
 }
 # The head explorer keeps a reader's view behind the #, so that an anchor is handed on where there is one.

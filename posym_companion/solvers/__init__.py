@@ -1,6 +1,6 @@
 """Models that solve the task they are measured on: what is run, what only it needs, and ``judges`` of it."""
 
-from posym_companion.solvers.areas import detection, detection_difference
+from posym_companion.solvers.areas import detection
 from posym_companion.solvers.head_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.head_removal import curve, language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
@@ -13,7 +13,6 @@ __all__ = [
     "answer_pairs",
     "curve",
     "detection",
-    "detection_difference",
     "language_advantages",
     "load_settings",
     "patched_heads",

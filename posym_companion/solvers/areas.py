@@ -41,22 +41,6 @@ def detection(
     return sample.estimate(_area(first, second), _areas(first, second, *times))
 
 
-def detection_difference(
-    scores: np.ndarray | torch.Tensor,
-    rivals: np.ndarray | torch.Tensor,
-    chosen: np.ndarray | torch.Tensor,
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Estimate:
-    """Return how much better one score tells chosen heads than another, on the same heads; see :func:`detection`."""
-    (first, second), rival = (_sides(x, chosen) for x in (scores, rivals))
-    sample = _redrawn(first, second, draws, seed)
-    times = sample.times(0), sample.times(1)
-    drawn = _areas(first, second, *times) - _areas(*rival, *times)
-    return sample.estimate(_area(first, second) - _area(*rival), drawn)
-
-
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     x, inside = convert_array(scores), convert_membership("chosen", chosen)
     if x.shape != inside.shape:

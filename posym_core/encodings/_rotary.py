@@ -162,8 +162,8 @@ class DecoupledRoPE(PartialRoPE):
     """The positional half of multi-head latent attention: content dimensions that stand still, then rotated ones.
 
     In DeepSeek's models the rotated part of the key is one for all heads, and content keys come out of a low-rank
-    summary; :class:`posym_core.encodings.LatentProjections` makes such queries and keys. Here the two parts of a
-    head's logit add: ``q_still . k_still + (R_i q_turned) . (R_j k_turned)``.
+    summary, as in the decoders of :mod:`posym_core.models`. Here the two parts of a head's logit add:
+    ``q_still . k_still + (R_i q_turned) . (R_j k_turned)``.
 
     Args:
         shape: of the layer; its default scale is that of the whole head, both parts together, as published.

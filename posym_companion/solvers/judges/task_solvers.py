@@ -22,7 +22,6 @@ SHOWN_IN = "book/language_model/task_solvers.ipynb"
 SOLVED = 0.9
 # A look at which a model has learned a kind of question, if no later one falls below.
 LEARNED = 0.95
-COMMAND = "posym run task_solvers"
 
 
 def solver_results(folder: Path | None = None, *, least: int = 1) -> dict[str, Result]:

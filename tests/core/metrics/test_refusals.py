@@ -154,7 +154,6 @@ test_statistics = refuse_each(
     lambda **draws: companion.permute_layers(np.mean, POSITIONAL, **draws),
     lambda **draws: companion.compare_groups(POSITIONAL, HALF, **draws),
     lambda **draws: areas.detection(POSITIONAL[0], POSITIONAL[0] > 0, **draws),
-    lambda **draws: areas.detection_difference(POSITIONAL[0], SYMBOLIC[0], POSITIONAL[0] > 0, **draws),
 ])  # fmt: skip
 def test_an_interval_needs_draws(ask, draws):
     with pytest.raises(ValueError, match=f"draws must be a whole number of at least 1; got {draws}"):

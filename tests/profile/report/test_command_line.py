@@ -255,7 +255,6 @@ def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_pat
         ["profile", "gemma-3-270m", "--out", "x"],
         ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--input", "y"],
         ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--queries", "all"],
-        ["survey", "list", "--out", "x"],
     ],
 )
 def test_wrong_usage_has_status_2(arguments, capsys):

@@ -172,7 +172,6 @@ def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, messa
         profile(shared("Llama"), tokens(), queries=queries, **LAYOUT)
 
 
-UNEVEN = torch.ones(2, 44).masked_fill(torch.arange(44) < torch.tensor([[20], [0]]), 0)
 LLAMA = shared("Llama")
 test_refusals = refuse_each(
     (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).at(43), "query must be one of 30, -1; got 43"),
