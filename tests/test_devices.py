@@ -549,10 +549,7 @@ OF_MODELS = {
     "profile of pairs of neighbours": many("GPT-J"),
     "map_layers": through_heads,
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
-    "origin_cube": lambda to, put: [
-        origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4, crossed=crossed)
-        for crossed in (False, True)
-    ],
+    "origin_cube": lambda to, put: origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4),
     "edit_rope": under_surgery,
     "measure_head_labels": lambda to, put: measure_head_labels(gemma(to), put(IDS[:, :9])),
     "record_head_outputs": lambda to, put: interventions.record_head_outputs(gemma(to), put(IDS)),
@@ -588,7 +585,7 @@ NOTHING_READ = {
 # What faces offer because a function above, of another room, calls it: it runs on a device with that one.
 CALLED_BELOW = {
     *("hook_attention", "average_views", "check_prompts", "find_input_device", "find_output_projections"),
-    *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits"),
+    *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_cube_logits"),
     *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours"),
     *("select_by_angle", "stack_streams"),
 }
