@@ -578,7 +578,7 @@ NOTHING_READ = {
     *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "hops_figure", "load_facts_model"),
     *("load_model", "load_tokenizer", "trainer"),
     *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
-    *("find_matrix", "make_unsupported_error", "summarize_loaded", "draw_weights"),
+    *("find_matrix", "make_unsupported_error", "draw_weights"),
     *("answer_results", "right_and_wrong"),  # of stored results
     *("make_index_collision", "make_induction_collisions", "make_retrieval_collision"),
 }
