@@ -104,7 +104,12 @@ class Profile:
             of several queries ``query``, ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores
             and, where they are known, ``visible_blocks``, ``window`` (NaN for none) and the labels.
         """
-        return make_table(self._means() if intervals else self._rows())
+        columns = self._means() if intervals else self._rows()
+        try:
+            from pandas import DataFrame
+        except ModuleNotFoundError:
+            return columns
+        return DataFrame(columns)
 
     def _rows(self) -> dict[str, Any]:
         """Return columns with a row for each prompt, query, head and plane."""
@@ -135,7 +140,8 @@ class Profile:
             arrays |= {"visible_blocks": self.visible_blocks.numpy(), "blocks": self.blocks.numpy()}
         if len(self.queries) > 1:
             arrays["queries"] = np.array(self.queries)
-        return average_columns(arrays)
+        rows = make_head_rows(arrays)
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def _pack_layers(self) -> dict[str, np.ndarray]:
         """Pack what is known of layers and heads whatever the prompt, as arrays of a profile."""
@@ -370,21 +376,6 @@ def read_profile_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int]
         windows=None if window is None else tuple(None if np.isnan(size) else int(size) for size in window),
         labels=HeadLabels(**labels) if labels else None,
     )
-
-
-def average_columns(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the rows of ``make_head_rows`` as columns."""
-    rows = make_head_rows(arrays)
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-def make_table(columns: dict[str, Any]) -> Any:
-    """Return columns as a pandas ``DataFrame`` where pandas is installed, else as they are."""
-    try:
-        from pandas import DataFrame
-    except ModuleNotFoundError:
-        return columns
-    return DataFrame(columns)
 
 
 def find_windows(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:

@@ -129,15 +129,15 @@ def test_what_is_loaded_has_the_verbs_of_what_was_measured(tiny, tmp_path):
     blocks = {"start": LINE["start"], "block_length": LINE["block_length"]}
     ids = torch.tensor([LINE["input_ids"]] * 2)
     measured = profile(model, ids, **blocks, labels=True, progress=False)
-    assert found.top(5, "symbolic") == measured.top(5, "symbolic")
-    assert found.at(-1).top(3, "entropy") == measured.top(3, "entropy")
+    assert found.scores.top(5, "symbolic") == measured.top(5, "symbolic")
+    assert found.scores.at(-1).top(3, "entropy") == measured.top(3, "entropy")
     assert found.scores.windows == measured.windows
-    loaded, expected = dict(found.frame()), dict(measured.frame())
+    loaded, expected = dict(found.scores.frame()), dict(measured.frame())
     assert list(loaded) == list(expected)
     for name, column in expected.items():
         np.testing.assert_allclose(np.asarray(loaded[name]), np.asarray(column), atol=1e-5)
     header = (tmp_path / "heads.csv").read_text().splitlines()[0]
-    assert list(dict(found.frame(intervals=True))) == header.split(",")
+    assert list(dict(found.scores.frame(intervals=True))) == header.split(",")
 
 
 @pytest.mark.parametrize("queries", [["12"], ["12", "-1"]])
@@ -145,7 +145,7 @@ def test_queries_are_known_when_a_profile_is_loaded(queries, tiny, tmp_path):
     assert main([*tiny, "--out", str(tmp_path), "--no-report", "--queries", *queries]) == 0
     found = load_profile(tmp_path)
     assert found.scores.queries == tuple(map(int, queries))
-    assert len(found.at(12).top(2, "positional")) == 2
+    assert len(found.scores.at(12).top(2, "positional")) == 2
 
 
 def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
