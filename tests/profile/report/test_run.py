@@ -20,7 +20,7 @@ from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.report._folder import ProfileError, load_profile
 from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt, PromptFileError, write_prompts
+from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
 from posym_profile.report._run import run_profile
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._visibility import HiddenBlocksWarning
@@ -188,15 +188,6 @@ def test_prompts_beyond_the_positions_of_the_model_are_told(tiny, tmp_path):
     assert found.arrays["tokens_beyond"].tolist() == [beyond] * 2
     told = f"2 of 2 prompts are longer than the model's max_position_embeddings, by up to {beyond} tokens"
     assert said[0].startswith(told)
-
-
-def test_a_file_with_a_prompt_beyond_the_positions_of_the_model_is_refused_unmeasured(tiny, tmp_path):
-    model = save_model(tmp_path / "model", "Llama")
-    config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 25}
-    (model / "config.json").write_text(json.dumps(config))
-    with pytest.raises(PromptFileError, match=r"line 1: .*has positions \(max_position_embeddings\), 25; it has 26\. "):
-        run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False)
-    assert not (tmp_path / "out").exists()
 
 
 def by_hand(model, prompt):
