@@ -101,15 +101,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_places(parser: argparse.ArgumentParser) -> None:
-    """Add options on where and how a command runs."""
-    places = parser.add_mutually_exclusive_group()
-    places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
-    places.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, in place of this machine")
-    parser.add_argument("--force", action="store_true", help="discard what is there and run again")
-    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
-
-
 def _read_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of a profile that are among the options; raise if options do not fit each other."""
     from posym_profile.report._profile_settings import ProfileSettings

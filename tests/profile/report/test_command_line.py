@@ -127,7 +127,8 @@ def test_what_is_loaded_has_the_verbs_of_what_was_measured(tiny, tmp_path):
     for name, column in expected.items():
         np.testing.assert_allclose(np.asarray(loaded[name]), np.asarray(column), atol=1e-5)
     header = (tmp_path / "heads.csv").read_text().splitlines()[0]
-    assert list(dict(found.scores.frame(intervals=True))) == header.split(",")
+    columns = list(dict(found.scores.frame(intervals=True)))
+    assert columns == header.split(",")[: len(columns)]  # shares of a cube are of the file alone
 
 
 @pytest.mark.parametrize("queries", [["12"], ["12", "-1"]])
