@@ -206,7 +206,7 @@ OTHERS = tokens(1)
 SHAPES = [(5, 4, 16), (2, 4, 16), (3, 5, 16), (3, 4, 1), (3, 4)]
 test_refusals = refuse_each(
     *((ask, f"input_ids must be token ids from 0 to 96.*got {wrong}") for wrong in (-1, 97)
-      for ask in asked(ids=tokens(1).index_fill_(1, torch.tensor([5]), wrong)).values()),
+      for name, ask in asked(ids=tokens(1).index_fill_(1, torch.tensor([5]), wrong)).items() if name != "one"),
     *((asked(answers=torch.tensor([3, wrong]))["each"], f"answers must be token ids from 0 to 96.*got {wrong}")
       for wrong in (-1, 97)),
     *((asked(place=(layer, head))["one"], f"from 0 to 2 and from 0 to 3; got {layer} and {head}")
@@ -221,7 +221,7 @@ test_refusals = refuse_each(
     (removed(input_ids=OTHERS), "by='zero' takes no input_ids; pass mean or resample as by"),
     (removed([(3, 0)]), "layer and head must be from 0 to 2 and from 0 to 3; got 3 and 0"),
     (removed([(0, -1)]), "layer and head must be from 0 to 2 and from 0 to 3; got 0 and -1"),
-    (lambda: find_output_projections(build("Mamba")), "has 0 output projections of attention", UnsupportedModelError),
+    (lambda: find_output_projections(build("Mamba")), "makes no attention call that could be captured", UnsupportedModelError),
 )  # fmt: skip
 
 
@@ -278,8 +278,6 @@ def test_modules_are_found_once_and_anew_where_they_were_replaced():
     assert len(passes) == 1
     model.model.layers[1].self_attn.o_proj = copy.deepcopy(first[1])
     assert find_output_projections(model)[1] is model.model.layers[1].self_attn.o_proj is not first[1]
-    # Those that cannot be captured have a projection a layer, too.
-    assert [type(module).__name__ for module in find_output_projections(build("BLOOM"))] == ["Linear"] * 3
 
 
 @pytest.mark.parametrize(("change", "got"), [
