@@ -134,12 +134,10 @@ def rows() -> Iterator[str]:
     prompts = binding_prompts(tokenizer, facts=FACTS, count=PROMPTS, seed=0)
     what = f"all heads on {PROMPTS} prompts of {prompts.input_ids.shape[1]} tokens, {FACTS} blocks"
     blocks = prompts.layout
-    found, own = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, eps=EPS, progress=False, **blocks))
+    found, own = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, progress=False, **blocks))
     yield f"| {what}: `profile`, planes included | {own:.1f} s |"
     planes = find_planes(model, prompts.input_ids.shape[1])
-    _, given = seconds(
-        lambda: profile(model, prompts.input_ids, tau=TAU, eps=EPS, progress=False, planes=planes, **blocks)
-    )
+    _, given = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, progress=False, planes=planes, **blocks))
     yield f"| {what}: `profile`, planes given | {given:.1f} s |"
 
     # TransformerLens reads the tokenizer a second time, by where it came from.

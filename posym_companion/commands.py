@@ -10,8 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posym_profile.__main__ import add_places
-
 WIDTH = 100
 
 if TYPE_CHECKING:
@@ -30,7 +28,11 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda")
     run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
-    add_places(run)
+    places = run.add_mutually_exclusive_group()
+    places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
+    places.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, in place of this machine")
+    run.add_argument("--force", action="store_true", help="discard what is there and run again")
+    run.add_argument("--no-progress", action="store_true", help="no progress bar")
     run.set_defaults(command=_run)
 
     claims = commands.add_parser("claims", help="the ledger: what was reproduced and what was not")

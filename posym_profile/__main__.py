@@ -72,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     source = profile.add_mutually_exclusive_group(required=True)
     source.add_argument("--task", help=f"{', '.join(TASKS)}, or module:function for one of your own")
     source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or token ids; see the guide")
-    profile.add_argument("--template", help="wording of the task binding: likes (default), bought or lives")
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile, new or empty")
     for name, (default, what) in DRAWN.items():
         profile.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
@@ -111,59 +110,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_places(parser: argparse.ArgumentParser) -> None:
-    """Add options on where and how a command runs."""
-    places = parser.add_mutually_exclusive_group()
-    places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
-    places.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, in place of this machine")
-    parser.add_argument("--force", action="store_true", help="discard what is there and run again")
-    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
-
-
 def _read_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of a profile that are among the options; raise if options do not fit each other."""
-    from posym_profile.prompts._binding import TEMPLATES
     from posym_profile.report._profile_settings import ProfileSettings
 
     given = vars(options)
     names = {field.name for field in fields(ProfileSettings)}
     settings = {name: given[name] for name in given if name in names}
     settings |= {name: default for name, (default, _) in DRAWN.items() if given[name] is None}
-    if options.input is not None:
-        if not_drawn := [f"--{name}" for name in (*DRAWN, "template") if given[name] is not None]:
-            raise ValueError(
-                f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
-            )
-        return settings
-    if options.template is None:
-        return settings
-    if options.task != "binding":
-        raise ValueError(
-            f"--template words the task binding, not {options.task}; leave it out, or pass --task binding-bought or "
-            "the like"
-        )
-    if options.template not in TEMPLATES:
-        raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
-    return {**settings, "task": f"binding-{options.template}"}
-
-
-def _require_matplotlib() -> None:
-    """Refuse, before anything is measured, a report without what draws its figures."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "the report's figures need matplotlib; install it with: pip install matplotlib, or pass --no-report for "
-            "scores and tables alone"
-        ) from error
+    if options.input is not None and (not_drawn := [f"--{name}" for name in DRAWN if given[name] is not None]):
+        raise ValueError(f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}")
+    return settings
 
 
 def _profile(options: argparse.Namespace) -> None:
     layers = None if options.explorer_layers is None else _read_numbers("--explorer-layers", options.explorer_layers)
     if not options.explorer and (options.explorer_prompts is not None or layers is not None):
         raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
-    if not options.no_report:
-        _require_matplotlib()
     from posym_profile.report._explored import PROMPTS, Explorer
     from posym_profile.report._page import NAME
     from posym_profile.report._profile_settings import ProfileSettings

@@ -47,7 +47,6 @@ from posym_core.metrics._contrasts import contrast_layers
 from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics._heads import Heads
 from posym_core.metrics._permutations import permute_blocks
-from posym_core.metrics._stats import share_interval
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.tasks._facts import FactsTask
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
@@ -76,7 +75,6 @@ SCORES, OTHERS = torch.rand(2, 6, 4, 3, generator=torch.Generator().manual_seed(
 ATTENTION = drawn(2, 5, seed=4).softmax(-1)
 ARROWS = torch.complex(drawn(2, 6), drawn(2, 6, seed=5))
 CHOSEN = torch.arange(12).reshape(4, 3) % 3 == 0
-LOCAL = np.arange(4) % 2 == 0
 HALF = torch.arange(6) < 3
 
 
@@ -172,7 +170,6 @@ METRICS = {
     "correlate_heads": lambda to: metrics.correlate_heads(to(SCORES), to(OTHERS), draws=20),
     "mean_interval": lambda to: metrics.mean_interval(to(SCORES[:, 0, 0]), draws=20),
     "mean_difference": lambda to: metrics.mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
-    "share_interval": lambda to: share_interval(to(HALF)),
     "divide_sums": lambda to: divide_sums(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0] ** 2), draws=20),
     "student_interval": lambda to: student_interval(to(SCORES)),
     "statistic_interval": lambda to: metrics.statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
@@ -180,9 +177,6 @@ METRICS = {
     "contrast_layers": lambda to: contrast_layers(to(SCORES), draws=20),
     "permute_layers": lambda to: permute_layers(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
     "compare_groups": lambda to: compare_groups(to(SCORES), to(HALF), strata=to(torch.arange(6) % 2), draws=20),
-    "measure_head_trends": lambda to: metrics.measure_head_trends(
-        to(SCORES), to(OTHERS), to(drawn(6, 4, 3, 4).square()), to(ANGLES.expand(4, 4)), tokens=9, local=LOCAL, draws=20
-    ),
     "find_local_layers": lambda to: metrics.find_local_layers(to(ANGLES.expand(4, 4))),
     "detection": lambda to: solvers.detection(
         to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20
@@ -554,10 +548,7 @@ OF_MODELS = {
     "profile of pairs of neighbours": many("GPT-J"),
     "map_layers": through_heads,
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
-    "origin_cube": lambda to, put: [
-        origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4, crossed=crossed)
-        for crossed in (False, True)
-    ],
+    "origin_cube": lambda to, put: origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4),
     "edit_rope": under_surgery,
     "measure_head_labels": lambda to, put: measure_head_labels(gemma(to), put(IDS[:, :9])),
     "record_head_outputs": lambda to, put: interventions.record_head_outputs(gemma(to), put(IDS)),
@@ -586,13 +577,14 @@ NOTHING_READ = {
     *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "hops_figure", "load_facts_model"),
     *("load_model", "load_tokenizer", "trainer"),
     *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
-    *("find_matrix", "make_unsupported_error", "summarize_loaded", "draw_weights"),
+    *("find_matrix", "make_unsupported_error", "draw_weights"),
+    *("answer_results", "right_and_wrong"),  # of stored results
     *("make_index_collision", "make_induction_collisions", "make_retrieval_collision"),
 }
 # What faces offer because a function above, of another room, calls it: it runs on a device with that one.
 CALLED_BELOW = {
     *("hook_attention", "average_views", "check_prompts", "find_input_device", "find_output_projections"),
-    *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_crossed_logits", "measure_cube_logits"),
+    *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_cube_logits"),
     *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours"),
     *("select_by_angle", "stack_streams"),
 }

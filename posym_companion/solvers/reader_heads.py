@@ -11,7 +11,7 @@ found, by other means, by Prakash et al. (2026).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from posym_companion.language_models.origin_patching import EXCHANGES as ALL_EXC
 from posym_companion.language_models.origin_patching import exchange_layer_alone, make_pairs
 from posym_companion.language_models.origins import FACTS, ask_other_facts
 from posym_companion.solvers.taught_gemma import TaughtGemma, kept_factors, load_taught
-from posym_core.metrics import AXES, BlockLayout, draw_latin_square
+from posym_core.metrics import AXES, BlockLayout, compute_block_logits, draw_latin_square
 from posym_profile.language_models import PACKAGED, choose_answers, merge_lora
 from posym_profile.planes import find_planes
 from posym_profile.prompts import Prompts, binding_prompts
-from posym_profile.scores import LayerHeads, map_layers, measure_crossed_logits, profile
+from posym_profile.scores import LayerHeads, map_layers, profile
 
 WORDINGS = ("likes", "bought")
 TAUGHT = (0, 1, 2)
@@ -124,6 +124,18 @@ def _exchange_alone(model: Any, prompts: Prompts, setting: ReaderHeads) -> np.nd
         for number in range(setting.prompts)
     ]
     return np.array(rows, dtype=np.float16)
+
+
+def measure_crossed_logits(
+    heads: LayerHeads, swaps: BlockLayout
+) -> Float[Tensor, "prompt key_head query group content place"]:
+    """Measure the cross-logits of every prompt's keys with the query of each prompt of a square."""
+    prompts, _, group, _ = heads.query.shape
+    # All queries as one large group that shares each prompt's keys; so many products are in the model's own type.
+    visible = heads.visible[:1].expand(-1, -1, group, -1).repeat(1, 1, prompts, 1)
+    query = heads.query.permute(1, 0, 2, 3).flatten(1, 2)[None]
+    crossing = replace(heads, query=query, visible=visible, sinks=None)
+    return compute_block_logits(crossing, swaps, products=query.dtype).unflatten(2, (prompts, group))
 
 
 def measure_contrasts(model: Any, prompts: Prompts, number: int) -> Float[Tensor, "factor layer head"]:

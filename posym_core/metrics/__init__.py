@@ -45,17 +45,13 @@ from posym_core.metrics._stats import (
     correlate_rows,
     mean_difference,
     mean_interval,
-    share_interval,
     statistic_interval,
     student_margin,
 )
 from posym_core.metrics._swaps import SwapScores, score_swaps, swap_scores
 from posym_core.metrics._trends import (
-    TRENDS,
-    HeadTrends,
     find_local_layers,
     measure_behaviour_and_use,
-    measure_head_trends,
     measure_layer_trend,
 )
 
@@ -63,14 +59,12 @@ __all__ = [
     "AXES",
     "DRAWS",
     "PARTS",
-    "TRENDS",
     "BlockLayout",
     "BlockTable",
     "Estimate",
     "Estimates",
     "Exclusion",
     "FrequencyShares",
-    "HeadTrends",
     "Heads",
     "LayerContrast",
     "Pairing",
@@ -99,7 +93,6 @@ __all__ = [
     "mean_interval",
     "measure_behaviour_and_use",
     "measure_block_attention",
-    "measure_head_trends",
     "measure_layer_trend",
     "measure_prompt_variance",
     "normalize_parts",
@@ -112,7 +105,6 @@ __all__ = [
     "score_pair",
     "score_permutations",
     "score_swaps",
-    "share_interval",
     "simulate_random_swaps",
     "split_planes",
     "split_variance",

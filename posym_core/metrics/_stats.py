@@ -100,30 +100,6 @@ def mean_interval(
     return sample.estimate(float(np.nanmean(x)), _row_means(x[sample.places[0]]))
 
 
-def share_interval(hits: torch.Tensor | np.ndarray, *, over: str = "values") -> Estimate:
-    """Return the share of yes among independent values, with its exact interval (Clopper and Pearson 1934).
-
-    A bootstrap of values that are all the same has no width; this interval has one, however few they are.
-
-    Args:
-        hits: True or False, or 1 or 0, one per prompt, seed, ...
-        over: what they are, for the method's name.
-    """
-    from scipy import stats
-
-    x = convert_array(hits).astype(np.float64)
-    if x.ndim != 1 or not x.size or not np.isin(x, (0, 1)).all():
-        raise ValueError(
-            f"hits must be one or more values in one dimension, each True or False; got shape {x.shape} with "
-            f"{', '.join(f'{value:g}' for value in np.unique(x)[:4]) or 'none'}. Pass what is right and what is not"
-        )
-    test = stats.binomtest(int(x.sum()), x.size)
-    ends = test.proportion_ci(LEVEL, method="exact")
-    return Estimate(
-        value=float(test.statistic), low=float(ends.low), high=float(ends.high), method=f"exact binomial over {over}"
-    )
-
-
 def mean_difference(
     first: torch.Tensor | np.ndarray,
     second: torch.Tensor | np.ndarray,

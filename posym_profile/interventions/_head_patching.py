@@ -29,9 +29,7 @@ from posym_profile.capture._capturing import (
 )
 from posym_profile.capture._routes import limit_to_thread
 from posym_profile.capture._wrappers import unwrap, unwrap_to_edit
-from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.language_models._refusals import (
-    UnsupportedModelError,
     make_unsupported_error,
 )
 
@@ -50,11 +48,11 @@ def find_output_projections(model: Any) -> list[nn.Module]:
     """Find the output projection of every attention call, in the order of a pass, as profiles number layers.
 
     Which modules attend is seen in a pass over three tokens, the first time that a model is asked. Hybrids have layers
-    with other mixers, whose projections bear the same names. Where attention cannot be captured (ALiBi), every layer
-    must have one module of such a name.
+    with other mixers, whose projections bear the same names.
 
     Raises:
-        UnsupportedModelError: if an attention module has no projection of its own, or attends several times in a pass.
+        UnsupportedModelError: if attention cannot be captured, or a module has no projection of its own or attends
+            several times in a pass.
     """
     return [module for module, _ in _find_projections(unwrap(model))]
 
@@ -66,15 +64,9 @@ def _find_projections(model: Any) -> list[tuple[nn.Module, int]]:
         return known
     calls: list[tuple[nn.Module, int]] = []
     middle = len(get_input_embeddings(model).weight) // 2
-    try:
-        ids = torch.tensor([[middle, middle + 1, middle]])
-        forward_with_hook(model, ids, lambda call: calls.append((call.module, call.query.shape[1])))
-        projections = _find_by_calls(model, calls)
-    except UnsupportedModelError:
-        if calls:
-            raise
-        projections = _find_by_names(model)
-    _KNOWN[model] = projections
+    ids = torch.tensor([[middle, middle + 1, middle]])
+    forward_with_hook(model, ids, lambda call: calls.append((call.module, call.query.shape[1])))
+    projections = _KNOWN[model] = _find_by_calls(model, calls)
     return projections
 
 
@@ -97,22 +89,6 @@ def _find_by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[t
         why = f"has layers of different numbers of heads ({', '.join(map(str, numbers))})"
         raise make_unsupported_error(model, why, "use a model of one number")
     return projections
-
-
-def _find_by_names(model: Any) -> list[tuple[nn.Module, int]]:
-    """Find one projection a layer, where nothing is seen of a pass."""
-    settings = get_text_config(model.config)
-    modules = [
-        module
-        for name, module in model.named_modules()
-        if name.rpartition(".")[2] in PROJECTIONS and "att" in name.rpartition(".")[0].rpartition(".")[2].lower()
-    ]
-    layers = settings.num_hidden_layers
-    if len(modules) != layers:
-        names = ", ".join(PROJECTIONS)
-        why = f"has {len(modules)} output projections of attention (modules called {names}) for {layers} layers"
-        raise make_unsupported_error(model, why, "single heads' outputs can be replaced only where every layer has one")
-    return [(module, settings.num_attention_heads) for module in modules]
 
 
 def _width(projection: nn.Module) -> int:

@@ -90,12 +90,11 @@ class EditedModel:
         block_length: int,
         blocks: int | None = None,
         tau: float = 1e-4,
-        eps: float = 1e-8,
         progress: bool = True,
     ) -> Profile:
         """Score every head of the edited model; see :func:`posym_profile.profile`."""
         length = input_ids.shape[-1]
-        swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fit(length)
+        swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau).fit(length)
         measure = self.adapt_measure(partial(score_layer, swaps=swaps))
         measured = map_layers(self.model, input_ids, measure, planes=self.planes, progress=progress)
         prompts = len(measured["entropy"])

@@ -26,22 +26,16 @@ from posym_profile.prompts._drafts import (
 )
 from posym_profile.prompts._text import read_reference_text
 
-PLACES = ("first", "second", "third", "fourth", "last")
 # Alternatives to the token that follows a window of running text, with it.
 TEXT_ALTERNATIVES = 8
 
 
-def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, place: str = "first") -> Prompts:
-    """Draw lists of names with a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
+def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
+    """Draw lists of names with a question for the first: `` Here is a list of names: Ann, Bob, ...``.
 
-    Blocks are a name and its comma; the alternatives are all names in the list. ``place`` is one of :data:`PLACES`.
+    Blocks are a name and its comma; the alternatives are all names in the list.
     """
-    if place not in PLACES:
-        raise ValueError(f"place must be one of {', '.join(map(repr, PLACES))}; got {place!r}")
     require_counts(facts=(facts, 2), count=(count, 1))
-    asked = facts - 1 if place == "last" else PLACES.index(place)
-    if asked >= facts:
-        raise ValueError(f"a list of {facts} has no {place} name; pass facts={asked + 1} or more")
     tokens = PromptTokens(tokenizer)
     names = find_single_words(tokens, "names", facts)
     generator = torch.Generator().manual_seed(seed)
@@ -52,9 +46,9 @@ def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, plac
             Draft(
                 before=" Here is a list of names:",
                 blocks=[f" {name}," for name in listed],
-                after=f" and so on. The {place} name in the list is",
+                after=" and so on. The first name in the list is",
                 answers=[names[name] for name in listed],
-                target=asked,
+                target=0,
             )
         )
     return draft_prompts(tokens, drafts)
@@ -84,26 +78,24 @@ def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -
     return draft_prompts(tokens, drafts)
 
 
-def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, shown: int = 1) -> Prompts:
-    """Draw names in random order, a full stop, and some of them again: what came next?
+def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
+    """Draw names in random order, a full stop, and one of them again: what came next?
 
     Blocks are names, all different, and all are alternatives. Every place that can be asked for is asked for equally
-    often. ``shown`` names are repeated: with 1 the symbol alone tells the answer; more repeat the order as well.
+    often.
     """
-    require_counts(facts=(facts, 2), count=(count, 1), shown=(shown, 1))
-    if shown >= facts:
-        raise ValueError(f"{shown} of {facts} names cannot be shown again and leave one to ask for; pass fewer")
+    require_counts(facts=(facts, 2), count=(count, 1))
     tokens = PromptTokens(tokenizer)
     names = find_single_words(tokens, "names", facts)
     generator = torch.Generator().manual_seed(seed)
     drafts = []
-    for asked in (shown + draw_balanced(facts - shown, count, generator)).tolist():
+    for asked in (1 + draw_balanced(facts - 1, count, generator)).tolist():
         listed = shuffle(list(names), facts, generator)
         drafts.append(
             Draft(
                 before="",
                 blocks=[f" {name}" for name in listed],
-                after="." + "".join(f" {name}" for name in listed[asked - shown : asked]),
+                after=f". {listed[asked - 1]}",
                 answers=[names[name] for name in listed],
                 target=asked,
             )

@@ -27,10 +27,9 @@ from posym_core.store import (
     write_files,
 )
 from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._tables import find_share_medians, write_heads_table
-from posym_profile.scores._head_tables import count_hidden_blocks
+from posym_profile.report._tables import write_heads_table
 from posym_profile.scores._layer_measurement import LAST
-from posym_profile.scores._profiling import Profile, Score, average_columns, make_table, read_profile_arrays
+from posym_profile.scores._profiling import Profile, read_profile_arrays
 
 FORMAT = 1
 MANIFEST, SCORES, HEADS, PROMPTS_FILE = "profile.json", "scores.safetensors", "heads.csv", "prompts.jsonl"
@@ -73,18 +72,6 @@ class ProfileRun:
         numbers = self.arrays.get("queries", self.settings.get("queries", LAST))
         return read_profile_arrays(self.arrays, [int(query) for query in numbers])
 
-    def top(self, k: int, score: Score) -> list[tuple[int, int]]:
-        """Return the ``k`` heads of the highest score, see :meth:`posym_profile.scores.Profile.top`."""
-        return self.scores.top(k, score)
-
-    def at(self, query: int) -> Profile:
-        """Return the scores of one query, see :meth:`posym_profile.scores.Profile.at`."""
-        return self.scores.at(query)
-
-    def frame(self, *, intervals: bool = False) -> Any:
-        """Make the table of :meth:`posym_profile.scores.Profile.frame`; with ``intervals`` that of ``heads.csv``."""
-        return make_table(average_columns(self.arrays)) if intervals else self.scores.frame()
-
 
 def require_place(folder: Path, *, force: bool = False) -> None:
     """Raise if a profile cannot be written to ``folder``: it must be new or empty, or with ``force`` hold a profile.
@@ -121,7 +108,6 @@ def write_profile(profile: ProfileRun, pages: Mapping[str, bytes]) -> None:
     described = {
         "format": FORMAT,
         "settings": profile.settings,
-        "marks": collect_marks(profile.arrays),
         "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
         "provenance": profile.provenance,
         "files": {name: record(content) for name, content in contents.items()},
@@ -173,18 +159,3 @@ def load_profile(folder: Path | str) -> ProfileRun:
             BlockedPrompt.from_line(line) for line in (folder / PROMPTS_FILE).read_text(encoding="utf-8").splitlines()
         ],
     )
-
-
-def collect_marks(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Collect what readers of a profile must know beside its scores.
-
-    Returns:
-        ``hidden_blocks``, by layer, how many blocks of a prompt its last token does not see whole at most, for layers
-        where there are such; ``tokens_beyond``, by how much the longest prompt exceeds the model's
-        ``max_position_embeddings``; with a cube ``cube``, medians over heads of the columns of shares in ``heads.csv``,
-        of all layers and by thirds of them.
-    """
-    hidden = {str(layer): int(number) for layer, number in enumerate(count_hidden_blocks(arrays)) if number > 0}
-    marks = {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
-    medians = find_share_medians(arrays)
-    return marks | ({"cube": medians} if medians else {})

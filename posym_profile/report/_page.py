@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS
 from posym_profile.report._folder import HEADS, ProfileRun
-from posym_profile.report._tables import describe_answers, describe_frames, describe_lists, find_share_medians
+from posym_profile.report._tables import describe_answers, describe_frames, describe_lists
 from posym_profile.scores._head_tables import (
     MAIN_SHARES,
     HeadMeans,
@@ -124,7 +124,6 @@ def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str
         shares=_describe_shares(profile),
         extremes=_describe_extremes(profile),
         figures=drawn,
-        drawable=True,
         intervals=len(profile.prompts) > 1,
         scores={name: name.replace("_", " ").capitalize() for name in (*SCORES, *shares, *labels)},
         labels=bool(labels),
@@ -206,11 +205,12 @@ def _measure_interactions(profile: ProfileRun) -> float:
 
 def _describe_shares(profile: ProfileRun) -> str:
     """Say what the median head follows, and what the symbolic part is made of; nothing without a cube."""
-    medians = find_share_medians(profile.arrays)
-    if not medians or None in [medians[name]["median"] for name in MAIN_SHARES]:
+    means = average_shares(profile.arrays)
+    if not means or not all(np.isfinite(means[name].value).any() for name in MAIN_SHARES):
         return ""
-    parts = [f"{name.partition('_')[0]} {medians[name]['median']:.0%}" for name in MAIN_SHARES]
-    thirds = ", ".join("–" if part is None else f"{part:.0%}" for part in medians["symbolic_part_origin"]["thirds"])
+    parts = [f"{name.partition('_')[0]} {np.nanmedian(means[name].value):.0%}" for name in MAIN_SHARES]
+    origins = np.array_split(means["symbolic_part_origin"].value, 3)
+    thirds = ", ".join(f"{np.nanmedian(part):.0%}" if np.isfinite(part).any() else "–" for part in origins)
     shared = any(frame.offsets for frame in describe_frames(profile.prompts))
     rest = _measure_interactions(profile)
     # The logits of a block's tokens count together.

@@ -12,11 +12,10 @@ import torch
 
 from posym_core._checks import require_count, require_counts, require_positive
 from posym_core.store import sha256
-from posym_profile.language_models._loading import PACKAGED, identify_model, load_config, require_one_place
+from posym_profile.language_models._loading import PACKAGED, identify_model, require_one_place
 from posym_profile.prompts._prompt_tasks import find_prompt_task, make_prompts
 from posym_profile.report._prompt_files import BlockedPrompt, read_fields, read_prompts, split_prompts
 from posym_profile.scores._layer_measurement import LAST, Queries
-from posym_profile.scores._visibility import find_position_limit
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -94,8 +93,7 @@ class ProfileSettings:
     def make_prompts(self, tokenizer: Any) -> list[BlockedPrompt]:
         """Make the prompts of the task, or read those of the input file."""
         if self.input is not None:
-            positions = find_position_limit(load_config(self.model))
-            return read_prompts(self.input, tokenizer, positions=positions)
+            return read_prompts(self.input, tokenizer)
         drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
         prompts = make_prompts(tokenizer, str(self.task), **drawn)
         ids = torch.cat([prompts.input_ids.flatten(), prompts.answer_ids.flatten()])

@@ -125,13 +125,12 @@ def join_prompts(prompts: Sequence[BlockedPrompt]) -> Prompts:
     )
 
 
-def read_prompts(path: Path | str, tokenizer: Any, *, positions: int | None = None) -> list[BlockedPrompt]:
+def read_prompts(path: Path | str, tokenizer: Any) -> list[BlockedPrompt]:
     """Read a prompt file.
 
     Args:
         path: in UTF-8, see the module's docstring.
         tokenizer: of the model in question.
-        positions: tokens that the model was made for; a longer prompt is refused. By default none is.
 
     Raises:
         PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
@@ -140,13 +139,6 @@ def read_prompts(path: Path | str, tokenizer: Any, *, positions: int | None = No
     for number, fields in read_fields(path):
         with _name_line(path, number):
             prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, len(tokenizer))
-            tokens = len(prompt["input_ids"])
-            if positions is not None and tokens > positions:
-                raise ValueError(
-                    f"a prompt may have as many tokens as the model has positions (max_position_embeddings), "
-                    f"{positions:,}; it has {tokens:,}. Shorten it or make it several prompts; posym_profile.profile "
-                    "measures token ids of any length"
-                )
         prompts.append(BlockedPrompt(**prompt, id=str(fields["id"]), target=fields.get("target", 0)))
     return prompts
 

@@ -12,17 +12,20 @@ import numpy as np
 import torch
 
 from posym_core.metrics import BlockLayout
-from posym_core.store import choose_device, record_provenance, require_keeping
+from posym_core.store import choose_device, describe_device, record_provenance, require_keeping
 from posym_profile.language_models._loading import load_model, load_tokenizer
+from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.report._explored import Explorer
 from posym_profile.report._folder import ProfileRun, require_place, write_profile
-from posym_profile.report._measuring import Measured, belongs_to_model, choose_batch_size, measure_batch
+from posym_profile.report._measuring import choose_batch_size, measure_batch
 from posym_profile.report._page import render_pages
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, group_prompts
 from posym_profile.report._tables import describe_lists
-from posym_profile.scores._layer_measurement import resolve_queries
-from posym_profile.scores._profiling import check_queries
+from posym_profile.scores._head_tables import pack_labels, pack_windows
+from posym_profile.scores._labels import measure_head_labels
+from posym_profile.scores._layer_measurement import resolve_queries, stack_padded
+from posym_profile.scores._profiling import check_queries, find_windows
 from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, describe_long_prompts
 
 
@@ -59,15 +62,12 @@ def run_profile(
     tokenizer = load_tokenizer(settings.model)
     prompts = settings.make_prompts(tokenizer)
     settings = replace(settings, queries=read_queries(settings, prompts))
-    if explorer is not None:
-        explorer.check(settings, prompts)
     dtype = getattr(torch, settings.dtype) if settings.dtype else None
     model, _ = load_model(settings.model, device=settings.device, dtype=dtype, device_map=settings.device_map)
     began = time.perf_counter()
-    found = Measured(model)
-    arrays = _measure_all(found, prompts, settings, progress=progress)
+    arrays = _measure_all(model, prompts, settings, progress=progress)
     seconds = time.perf_counter() - began
-    provenance = record_provenance(seconds, device=found.describe_devices()) | {"threads": torch.get_num_threads()}
+    provenance = record_provenance(seconds, device=_describe_devices(model)) | {"threads": torch.get_num_threads()}
     profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
     pages = render_pages(profile) if figures else {}
     if explorer is not None:
@@ -102,7 +102,7 @@ def list_caveats(profile: ProfileRun) -> list[str]:
 
 
 def _measure_all(
-    found: Measured, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, *, progress: bool
+    model: Any, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, *, progress: bool
 ) -> dict[str, np.ndarray]:
     """Measure batches of prompts of one shape, and put the arrays into the prompts' order."""
     from tqdm import tqdm
@@ -111,23 +111,32 @@ def _measure_all(
     for numbers in group_prompts(prompts, range(len(prompts))).values():
         size = choose_batch_size(prompts[numbers[0]], settings)
         members += [numbers[first : first + size] for first in range(0, len(numbers), size)]
+    planes = {length: find_planes(model, length) for length in {len(prompt.input_ids) for prompt in prompts}}
     parts: list[dict[str, np.ndarray]] = []
     with tqdm(total=len(prompts), unit="prompt", disable=not progress) as bar:
         for numbers in members:
-            parts.append(measure_batch(found, [prompts[number] for number in numbers], settings))
+            batch = [prompts[number] for number in numbers]
+            parts.append(measure_batch(model, batch, settings, planes[len(batch[0].input_ids)]))
             bar.update(len(numbers))
     order = np.argsort(np.concatenate([np.array(numbers) for numbers in members]))
-    of_model = {name: x for part in reversed(parts) for name, x in part.items() if belongs_to_model(name)}
-    arrays: dict[str, Any] = {
-        name: np.concatenate([part[name] for part in parts])[order] for name in parts[0] if name not in of_model
-    }
+    arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
     if len(settings.queries) > 1:
         arrays["queries"] = np.array(settings.queries)
     for name in ("start", "block_length", "blocks"):
         arrays[name] = np.array([getattr(prompt, name) for prompt in prompts])
     arrays["length"] = np.array([len(prompt.input_ids) for prompt in prompts])
-    lengths, shape = np.unique(arrays["length"], return_inverse=True)
-    angles = [of_model.pop(f"plane_angle/{length}") for length in lengths if f"plane_angle/{length}" in of_model]
-    if angles:
-        arrays |= {"plane_angle": np.stack(angles), "shape": shape}
-    return dict(sorted((arrays | of_model).items()))
+    if settings.per_frequency or settings.energy:
+        lengths, arrays["shape"] = np.unique(arrays["length"], return_inverse=True)
+        angles = [[layer.angles.cpu() for layer in planes[int(length)]] for length in lengths]
+        arrays["plane_angle"] = np.stack([stack_padded(layers, dim=0).numpy() for layers in angles])
+    if settings.labels:
+        arrays |= pack_labels(measure_head_labels(model))
+    if (windows := find_windows(model, arrays["visible_blocks"].shape[-1])) is not None:
+        arrays["window"] = pack_windows(windows)
+    return dict(sorted(arrays.items()))
+
+
+def _describe_devices(model: Any) -> str:
+    """Return where the model's weights are, in words."""
+    places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
+    return " and ".join(sorted(describe_device(place) for place in places or {choose_device("cpu")}))

@@ -5,34 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
 from scipy.stats import binom
 
 from posym_profile.prompts._repeated_frames import Frame, find_frame
 from posym_profile.report._prompt_files import BlockedPrompt
-from posym_profile.scores._head_tables import average_shares, make_head_rows
+from posym_profile.scores._head_tables import make_head_rows
 from posym_profile.scores._visibility import format_count
-
-
-def find_share_medians(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-    """Find medians over heads of :func:`average_shares`: of all, and of the early, middle and late third of the layers.
-
-    None where a third has no head, or nothing of it varies.
-    """
-    medians: dict[str, dict[str, Any]] = {}
-    for column, means in average_shares(arrays).items():
-        thirds = [_find_median(part) for part in np.array_split(means.value, 3)]
-        medians[column] = {"median": _find_median(means.value), "thirds": thirds}
-    return medians
-
-
-def _find_median(values: Float[np.ndarray, "layer head"]) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else None
 
 
 def describe_frames(prompts: Sequence[BlockedPrompt]) -> list[Frame]:
@@ -55,17 +36,12 @@ def describe_lists(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> s
     )
 
 
-def score_blind_choice(arrays: Mapping[str, np.ndarray]) -> float:
-    """Return the share of prompts that a blind choice among each one's alternatives gets right."""
-    return float((1 / arrays["alternatives"]).mean())
-
-
 def describe_answers(arrays: Mapping[str, np.ndarray]) -> str:
     """Say how often a model is right, and what a blind choice would reach; nothing for prompts without answers."""
     if "correct" not in arrays:
         return ""
     right, prompts = int(arrays["correct"].sum()), len(arrays["correct"])
-    chance = score_blind_choice(arrays)
+    chance = float((1 / arrays["alternatives"]).mean())  # of a blind choice among each prompt's alternatives
     words = f"right on {right} of {format_count(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
     # As many would be right by chance in one set of prompts of twenty.
     return words if binom.sf(right - 1, prompts, chance) < 0.05 else f"{words}, from which it cannot be told apart"
@@ -74,14 +50,10 @@ def describe_answers(arrays: Mapping[str, np.ndarray]) -> str:
 def write_heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Write ``make_head_rows`` as CSV."""
     rows = make_head_rows(arrays)
-    return write_csv(list(rows[0]), (row.values() for row in rows))
-
-
-def write_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_format_cell(value) for value in row] for row in rows)
+    writer.writerow(rows[0])
+    writer.writerows([_format_cell(value) for value in row.values()] for row in rows)
     return text.getvalue().encode()
 
 

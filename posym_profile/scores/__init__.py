@@ -1,12 +1,6 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
-from posym_profile.scores._cubes import (
-    KeyAnova,
-    make_key_anova,
-    measure_crossed_logits,
-    measure_cube_logits,
-    origin_cube,
-)
+from posym_profile.scores._cubes import KeyAnova, make_key_anova, measure_cube_logits, origin_cube
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 from posym_profile.scores._labels import HeadLabels, measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
@@ -29,7 +23,6 @@ __all__ = [
     "make_head_views",
     "make_key_anova",
     "map_layers",
-    "measure_crossed_logits",
     "measure_cube_logits",
     "measure_head_labels",
     "origin_cube",

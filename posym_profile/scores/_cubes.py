@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -88,7 +88,6 @@ def origin_cube(
     blocks: int | None = None,
     seed: int = 0,
     read: int | None = None,
-    crossed: bool = False,
     progress: bool = False,
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
@@ -106,10 +105,7 @@ def origin_cube(
         start, block_length, blocks, progress, planes: see :func:`posym_profile.profile`; the model runs once a block.
         seed: of the Latin square.
         read: offset of the one key of a block whose logit counts; by default the log-sum-exp over the block's keys.
-        crossed: meet every prompt's keys with the queries of all prompts and take the mean of the logits; by default
-            each prompt has its own query, so that a head whose query points to the origin of what is asked passes for
-            a reader of symbols.
-        batch_size: prompts per forward pass; by default about 4,096 tokens, and all prompts if ``crossed``.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
 
     Returns:
         A :class:`KeyAnova`.
@@ -134,20 +130,14 @@ def origin_cube(
     if warning := describe_long_prompts(count_tokens_beyond(model, [prompt.shape[1]])):
         warnings.warn(warning, LongPromptWarning, stacklevel=2)
     orders = draw_latin_square(swaps.number, torch.Generator().manual_seed(seed))
-    if crossed and batch_size is not None and batch_size < len(orders):
-        raise ValueError(
-            f"crossed meets the keys of all {len(orders)} prompts with the queries of all, so they are run together; "
-            f"got batch_size={batch_size}. Leave batch_size out, or pass fewer blocks"
-        )
     measured = map_layers(
         model,
         permute_blocks(prompt[0].cpu(), orders, start=start, block_length=block_length),
-        functools.partial(measure_cube_logits, swaps=swaps, read=read, crossed=crossed),
+        functools.partial(measure_cube_logits, swaps=swaps, read=read),
         progress=progress,
-        batch_size=len(orders) if crossed else batch_size,
+        batch_size=batch_size,
         planes=planes,
-        # Layers that are measured as one stand behind each other as prompts, and these may not be crossed.
-        hold=0 if crossed else NUMBERS_HELD,
+        hold=NUMBERS_HELD,
     )
     seen = measured["seen"][0, :, 0].bool()
     consequence = "Parts are over the places seen whole; pass a shorter prompt"
@@ -174,32 +164,18 @@ def make_key_anova(
 
 
 def measure_cube_logits(
-    heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None, crossed: bool = False
+    heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None
 ) -> dict[str, Float[Tensor, "prompt key_head group *rest"]]:
     """Measure of a layer, in :func:`posym_profile.scores.map_layers`, what :func:`make_key_anova` needs.
 
     Args:
-        heads: of a layer, on reordered prompts; on those of one whole square if ``crossed``.
+        heads: of a layer, on reordered prompts.
         swaps: which blocks, fitted to the prompts.
-        read, crossed: see :func:`origin_cube`.
+        read: see :func:`origin_cube`.
 
     Returns:
         ``logits`` ``[prompt, key_head, group, content, place]``, and ``seen`` ``[prompt, key_head, group, place]``,
         which places the last token sees whole.
     """
     seen = heads.find_seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
-    if not crossed:
-        return {"logits": compute_block_logits(heads, swaps, read=read), "seen": seen}
-    return {"logits": measure_crossed_logits(heads, swaps, read=read).mean(2), "seen": seen}
-
-
-def measure_crossed_logits(
-    heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None
-) -> Float[Tensor, "prompt key_head query group content place"]:
-    """Measure the cross-logits of every prompt's keys with the query of each prompt of a square."""
-    prompts, _, group, _ = heads.query.shape
-    # All queries as one large group that shares each prompt's keys; so many products are in the model's own type.
-    visible = heads.visible[:1].expand(-1, -1, group, -1).repeat(1, 1, prompts, 1)
-    query = heads.query.permute(1, 0, 2, 3).flatten(1, 2)[None]
-    crossing = replace(heads, query=query, visible=visible, sinks=None)
-    return compute_block_logits(crossing, swaps, read=read, products=query.dtype).unflatten(2, (prompts, group))
+    return {"logits": compute_block_logits(heads, swaps, read=read), "seen": seen}

@@ -104,7 +104,12 @@ class Profile:
             of several queries ``query``, ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores
             and, where they are known, ``visible_blocks``, ``window`` (NaN for none) and the labels.
         """
-        return make_table(self._means() if intervals else self._rows())
+        columns = self._means() if intervals else self._rows()
+        try:
+            from pandas import DataFrame
+        except ModuleNotFoundError:
+            return columns
+        return DataFrame(columns)
 
     def _rows(self) -> dict[str, Any]:
         """Return columns with a row for each prompt, query, head and plane."""
@@ -135,7 +140,8 @@ class Profile:
             arrays |= {"visible_blocks": self.visible_blocks.numpy(), "blocks": self.blocks.numpy()}
         if len(self.queries) > 1:
             arrays["queries"] = np.array(self.queries)
-        return average_columns(arrays)
+        rows = make_head_rows(arrays)
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def _pack_layers(self) -> dict[str, np.ndarray]:
         """Pack what is known of layers and heads whatever the prompt, as arrays of a profile."""
@@ -174,7 +180,6 @@ def profile(
     block_length: int,
     blocks: int | None = None,
     tau: float = 1e-4,
-    eps: float = 1e-8,
     per_frequency: bool = False,
     progress: bool = True,
     batch_size: int | None = None,
@@ -182,13 +187,13 @@ def profile(
     visible_only: bool | None = None,
     queries: Queries = LAST,
     labels: bool = False,
-    products: torch.dtype | None = None,
 ) -> Profile:
     """Score every head, positional and symbolic, at the last token of every prompt, or at others.
 
     Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, section 4: the keys of the
     blocks are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before
-    they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
+    they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens. Products are in float64, or
+    in float32 on cards that are many times slower in float64; heads on Apple's MPS are scored on the CPU.
 
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_profile.load_model`.
@@ -202,7 +207,6 @@ def profile(
             are the queries.
         tau: temperature of the weights over pairs of blocks; more pairs count than those whose attention differs most,
             the higher it is.
-        eps: floor of the norms in the cosine.
         per_frequency: score every rotation plane as a head of its own.
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
@@ -217,10 +221,6 @@ def profile(
             much as the last token.
         labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
             tells; two passes more over short prompts of its own.
-        products: dtype in which queries and keys are multiplied, see :func:`posym_core.swap_scores`. By default
-            ``torch.float64``, but ``torch.float32`` on cards where that is many times slower: those whose compute
-            capability is not 6.0, 7.0, 8.0, 9.0 or 10.0. Heads of a model on Apple's MPS, which has no float64, are
-            scored on the CPU.
 
     Returns:
         A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
@@ -237,13 +237,13 @@ def profile(
     """
     model = unwrap(model)
     runs = remove_padding(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
-    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau)
     lengths = [run.shape[1] for run in runs for _ in run]
     fitted = [swaps.fit(length).number for length in lengths]
     numbers = check_queries(queries, lengths, swaps)
     if warning := describe_long_prompts(count_tokens_beyond(model, lengths)):
         warnings.warn(warning, LongPromptWarning, stacklevel=2)
-    scored: dict[str, Any] = {"per_frequency": per_frequency, "visible_only": bool(visible_only), "products": products}
+    scored: dict[str, Any] = {"per_frequency": per_frequency, "visible_only": bool(visible_only)}
     measure = functools.partial(score_layer, swaps=swaps, **scored)
     head_labels = measure_head_labels(model) if labels else None
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
@@ -284,13 +284,9 @@ def score_layer(
     *,
     per_frequency: bool = False,
     visible_only: bool = False,
-    products: torch.dtype | None = None,
 ) -> dict[str, Tensor]:
     """Score a layer's heads, and count their visible blocks, as a profile keeps them."""
-    options: dict[str, Any] = {
-        "per_frequency": per_frequency,
-        "products": choose_products(heads.keys.device) if products is None else products,
-    }
+    options: dict[str, Any] = {"per_frequency": per_frequency, "products": choose_products(heads.keys.device)}
     swaps = swaps.fit(heads.keys.shape[-2])
     seen = heads.find_seen_blocks(swaps)
     if visible_only and not seen.all():
@@ -370,21 +366,6 @@ def read_profile_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int]
         windows=None if window is None else tuple(None if np.isnan(size) else int(size) for size in window),
         labels=HeadLabels(**labels) if labels else None,
     )
-
-
-def average_columns(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the rows of ``make_head_rows`` as columns."""
-    rows = make_head_rows(arrays)
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-def make_table(columns: dict[str, Any]) -> Any:
-    """Return columns as a pandas ``DataFrame`` where pandas is installed, else as they are."""
-    try:
-        from pandas import DataFrame
-    except ModuleNotFoundError:
-        return columns
-    return DataFrame(columns)
 
 
 def find_windows(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:

@@ -127,8 +127,6 @@ test_statistics = refuse_each(
     (lambda: stats.statistic_interval(np.mean, POSITIONAL[:3, :0]), r"^scores .* with at least one of each; got \(3,"),
     (lambda: stats.Resample([3, 0], over="prompts", draws=10, seed=0), "drawn where there are any; got samples of 3,"),
     (lambda: stats.student_margin(np.append(COLUMN[1:], np.inf)), "or NaN where undefined; 1 of 12 are"),
-    *((lambda hits=hits: stats.share_interval(hits), "one or more values in one dimension, each True or False; got")
-      for hits in ([], [0.5, 1], [2, 0], [math.nan, 1], [[True]])),
     (lambda: contrasts.contrast_layers(POSITIONAL, split=10), "between 1 and 9; got 10"),
     (lambda: contrasts.contrast_layers(NOTHING), "a contrast needs heads with a score on both sides"),
     (lambda: contrasts.contrast_layers(NOTHING.nan_to_num(math.inf)), "or NaN where undefined; 8 of 8 are infinite"),

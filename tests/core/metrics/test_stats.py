@@ -45,15 +45,6 @@ def test_intervals_of_means_cover_the_truth_about_as_often_as_they_say():
     assert 0.90 <= hits / 400 <= 0.98
 
 
-@pytest.mark.parametrize(
-    ("right", "of", "low", "high"), [(0, 2, 0, 0.8419), (2, 2, 0.1581, 1), (0, 1, 0, 0.975), (5, 10, 0.1871, 0.8129)]
-)
-def test_shares_have_an_interval_however_few_or_all_alike_the_values_are(right, of, low, high):
-    found = stats.share_interval(np.arange(of) < right, over="prompts")
-    assert [found.value, found.low, found.high] == pytest.approx([right / of, low, high], abs=1e-4)
-    assert found.method == "exact binomial over prompts"
-
-
 def test_any_statistic():
     x, _ = planted()
     found = stats.statistic_interval(lambda s: float(s.mean()), x, draws=100)

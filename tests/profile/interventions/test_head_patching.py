@@ -217,7 +217,7 @@ test_refusals = refuse_each(
     (removed(input_ids=OTHERS), "by='zero' takes no input_ids; pass mean or resample as by"),
     (removed([(3, 0)]), "layer and head must be from 0 to 2 and from 0 to 3; got 3 and 0"),
     (removed([(0, -1)]), "layer and head must be from 0 to 2 and from 0 to 3; got 0 and -1"),
-    (lambda: find_output_projections(build("Mamba")), "has 0 output projections of attention", UnsupportedModelError),
+    (lambda: find_output_projections(build("Mamba")), "makes no attention call that could", UnsupportedModelError),
 )  # fmt: skip
 
 
@@ -274,8 +274,6 @@ def test_modules_are_found_once_and_anew_where_they_were_replaced():
     assert len(passes) == 1
     model.model.layers[1].self_attn.o_proj = copy.deepcopy(first[1])
     assert find_output_projections(model)[1] is model.model.layers[1].self_attn.o_proj is not first[1]
-    # Those that cannot be captured have a projection a layer, too.
-    assert [type(module).__name__ for module in find_output_projections(build("BLOOM"))] == ["Linear"] * 3
 
 
 @pytest.mark.parametrize(("change", "got"), [

@@ -166,9 +166,7 @@ def test_marked_text_and_token_ids_by_hand_have_the_same_profile(model, tokenize
     ("wrong", "message"),
     [
         (["--input", "bad.txt"], "bad.txt, line 1: no block is marked in 'no mark'"),
-        (["--input", "p.txt", "--template", "likes"], "are given; leave out --template"),
         (["--input", "nowhere.txt"], "there is no prompt file at nowhere.txt; pass a .txt file of text with"),
-        (["--task", "text", "--template", "likes"], "--template words the task binding, not text"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_before_anything_is_loaded(wrong, message, tmp_path, monkeypatch, capsys):

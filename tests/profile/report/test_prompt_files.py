@@ -134,22 +134,3 @@ def test_a_model_reads_what_the_file_says(tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps(IDS))
     batch = join_prompts(read_prompts(tmp_path / "p.jsonl", tokenizer))
     assert model(batch.input_ids).logits.shape == (1, 8, 97)
-
-
-@pytest.mark.parametrize(("positions", "refused"), [(None, False), (11, False), (10, True)])
-def test_prompts_have_as_many_tokens_as_the_model_has_positions(positions, refused, tmp_path, tokenizer):
-    """The mark of beginning is one of them, and token ids are counted as text is."""
-    marked = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
-    (prompt,) = _written_and_read(tmp_path / "p.txt", marked, tokenizer)
-    assert len(prompt.input_ids) == 11
-    for file, line in (("p.txt", marked), ("p.jsonl", prompt.to_line())):
-        if refused:
-            with pytest.raises(PromptFileError, match=r"line 1: .*\), 10; it has 11\. Shorten it or make it several"):
-                _written_and_read(tmp_path / file, line, tokenizer, positions=positions)
-        else:
-            assert _written_and_read(tmp_path / file, line, tokenizer, positions=positions)[0].shape == prompt.shape
-
-
-def _written_and_read(path, line, tokenizer, **options):
-    path.write_text(line)
-    return read_prompts(path, tokenizer, **options)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from posym_core.metrics._stats import mean_interval
-from posym_profile.report._tables import describe_answers, find_share_medians, write_heads_table
+from posym_profile.report._tables import describe_answers, write_heads_table
 from posym_profile.scores._head_tables import SHARES, average_heads, make_head_rows
 
 
@@ -68,9 +68,8 @@ def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
     assert [row["hidden_blocks"] for row in written] == ["0"] * 3 + ["6"] * 3
 
 
-def test_shares_of_a_cube_have_columns_and_medians_where_there_is_one():
+def test_shares_of_a_cube_have_columns_where_there_is_one():
     arrays = {name: scores() for name in ("positional", "symbolic")} | {"entropy": np.full((40, 2, 3), 0.5)}
-    assert find_share_medians(arrays) == {}
     assert not set(SHARES) & set(make_head_rows(arrays)[0])
     arrays |= {name: scores() for name in SHARES.values()}
     rows = make_head_rows(arrays)
@@ -79,15 +78,6 @@ def test_shares_of_a_cube_have_columns_and_medians_where_there_is_one():
     assert [name for name in rows[0] if name.endswith("_share_low")] == [
         f"{name}_share_low" for name in ("symbol", "origin", "place")
     ]
-    medians = find_share_medians(arrays)["place_share"]
-    assert medians["median"] == pytest.approx(np.nanmedian(place))
-    # Two layers have a third without any.
-    assert medians["thirds"] == [pytest.approx(np.nanmedian(place[:3])), pytest.approx(np.nanmedian(place[3:])), None]
-
-
-def test_nothing_that_varies_has_no_median():
-    arrays = {name: np.full((2, 3, 1), np.nan) for name in SHARES.values()}
-    assert find_share_medians(arrays)["origin_share"] == {"median": None, "thirds": [None] * 3}
 
 
 @pytest.mark.parametrize(

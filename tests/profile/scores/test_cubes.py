@@ -89,26 +89,6 @@ def test_shares_are_parts_of_a_whole_and_the_first_layer_knows_no_origin(name):
     assert float(cube.shares["origin"][1:].nan_to_num().max()) > 1e-3
 
 
-def test_crossed_logits_are_the_mean_over_all_queries():
-    model, (prompt,) = shared("Gemma2"), tokens(1, 18)
-    crossed = quietly(model, prompt, crossed=True)
-    planes, calls = find_planes(model, 18), capture(model, in_orders(prompt, crossed.orders))
-    layer, head = 1, 2
-    call, found = calls[layer], planes[layer]
-    query = found.arrange_query(call.query[:, :, 0]).double()
-    keys = found.arrange_keys(call.keys).double()
-    k, p, b = 1, 3, 0
-    rows, columns = START + p * LENGTH + torch.arange(LENGTH), START + b * LENGTH + torch.arange(LENGTH)
-    each = []
-    for j in range(BLOCKS):
-        C = literal.cross_logits(query[j, head], keys[k, head // 2], found.angles, scale=call.scale)
-        each.append((call.softcap * torch.tanh(C[rows, columns] / call.softcap)).logsumexp(0))
-    logit = crossed.logits[layer, head, int(crossed.orders[k, p]), p, b]
-    assert float(logit) == pytest.approx(float(torch.stack(each).mean()), abs=1e-5)
-    same = quietly(model, prompt, crossed=True, batch_size=4)
-    torch.testing.assert_close(same.logits, crossed.logits, equal_nan=True)
-
-
 def test_batches_and_given_planes_change_nothing():
     model, (prompt,) = shared("Gemma3"), tokens(1, 18)
     whole = quietly(model, prompt)
@@ -137,7 +117,6 @@ test_what_does_not_fit_is_refused_before_the_model_runs = refuse_each(
     (lambda: quietly(CUBED, PROMPT, seed=-1), "seed must be a whole number of at least 0; got -1"),
     (lambda: origin_cube(CUBED, PROMPT, start=2, block_length=3, blocks=6), "blocks cover 18 keys from start=2"),
     (lambda: quietly(CUBED, PROMPT.clone().index_fill_(0, torch.arange(2), 0)), "pad token"),
-    (lambda: quietly(CUBED, PROMPT, crossed=True, batch_size=3), r"the keys of all 4 prompts .* got batch_size=3\. Le"),
 )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """Whether a model is supported, from its configuration alone, and the table of what the sweep found."""
 
-import json
 import re
 
 import pytest
@@ -137,15 +136,6 @@ def test_settings_that_a_profile_refuses_are_refused_before(tmp_path, kind, chan
         profile(model, tokens(1, 26), start=1, block_length=4, progress=False)
 
 
-def test_a_kind_of_a_newer_transformers_says_which(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "of-the-future"}))
-    row = {**ROWS["llama"], "kind": "of-the-future", "model": "FutureForCausalLM", "since": "5.99.0"}
-    monkeypatch.setattr(module, "read_supported_decoders", lambda: {"transformers": "5.99.0", "decoders": [row]})
-    found = find_support(str(tmp_path))
-    assert found.verdict == "refused"
-    assert found.why == f"needs transformers 5.99.0 or newer, and {transformers.__version__} is installed; install that"
-
-
 def test_a_kind_that_the_sweep_does_not_know_was_not_tried(tmp_path, monkeypatch):
     build("Llama").config.save_pretrained(tmp_path)
     monkeypatch.setattr(module, "read_supported_decoders", lambda: {"transformers": "5.0.0", "decoders": []})
@@ -167,8 +157,6 @@ def test_what_is_no_model_is_an_error(capsys, name):
     ("zaya", 0, "zaya: supported; its keys mix neighbouring tokens, so that swaps are of keys ("),
     ("gpt2", 3, "gpt2: refused (GPT2LMHeadModel, from transformers 5.0.0 on)\nhas no rotary encoding"),
     ("gemma3n", 1, "gemma3n: not tried (Gemma3nForConditionalGeneration, from"),
-    ("LlavaForConditionalGeneration", 3,
-     "LlavaForConditionalGeneration: refused (LlavaForConditionalGeneration)\nis a v"),
 ])  # fmt: skip
 def test_the_command_ends_with_a_status(capsys, name, status, said):
     assert main(["support", name]) == status
@@ -189,5 +177,4 @@ def test_a_packaged_model_is_answered_without_its_package(name, no_weights, monk
     monkeypatch.setattr(language, "convert_packaged", lambda *a: pytest.fail("converted"))
     found = find_support(name)
     assert found.verdict == "exact"
-    assert found.outline is not None
-    assert found.outline.parameters > 100_000_000
+    assert re.match(r"\d{3},\d{3},\d{3} parameters", found.notes[0])
