@@ -26,16 +26,20 @@ from posym_profile.prompts._drafts import (
 )
 from posym_profile.prompts._text import read_reference_text
 
+PLACES = ("first", "second", "third", "fourth")
 # Alternatives to the token that follows a window of running text, with it.
 TEXT_ALTERNATIVES = 8
 
 
-def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Draw lists of names with a question for the first: `` Here is a list of names: Ann, Bob, ...``.
+def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, place: str = "first") -> Prompts:
+    """Draw lists of names with a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
 
-    Blocks are a name and its comma; the alternatives are all names in the list.
+    Blocks are a name and its comma; the alternatives are all names in the list. ``place`` is one of :data:`PLACES`.
     """
-    require_counts(facts=(facts, 2), count=(count, 1))
+    if place not in PLACES:
+        raise ValueError(f"place must be one of {', '.join(map(repr, PLACES))}; got {place!r}")
+    asked = PLACES.index(place)
+    require_counts(facts=(facts, max(2, asked + 1)), count=(count, 1))
     tokens = PromptTokens(tokenizer)
     names = find_single_words(tokens, "names", facts)
     generator = torch.Generator().manual_seed(seed)
@@ -46,9 +50,9 @@ def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> P
             Draft(
                 before=" Here is a list of names:",
                 blocks=[f" {name}," for name in listed],
-                after=" and so on. The first name in the list is",
+                after=f" and so on. The {place} name in the list is",
                 answers=[names[name] for name in listed],
-                target=0,
+                target=asked,
             )
         )
     return draft_prompts(tokens, drafts)
