@@ -8,6 +8,7 @@ from posym_figures._explorer import (
     ARRAYS,
     ExplorerFigure,
     HeadInput,
+    count_packed_bytes,
     format_tau,
     head_explorer,
     select_layers,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ARRAYS", "INK", "PALETTE", "STYLE", "WIDTH", "AskingWidget", "Bars", "Choice", "ExplorerFigure", "Figure", "Guess",
     "HeadInput", "Heatmap", "Lines", "LiveFigure", "Points", "Readout", "Slider", "SliderFigure", "apply_style",
-    "draw_note", "draw_points", "format_tau", "head_explorer", "join_module", "join_scripts",
+    "count_packed_bytes", "draw_note", "draw_points", "format_tau", "head_explorer", "join_module", "join_scripts",
     "render_page", "require_shape", "require_texts", "say_undefined", "select_layers", "slider_figure",
     "write_plain_maths",
 ]  # fmt: skip

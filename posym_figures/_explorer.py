@@ -198,6 +198,16 @@ def head_explorer(
     return ExplorerFigure(html=html, text=text)
 
 
+def count_packed_bytes(
+    *, lengths: int, taus: int, layers: int, heads: int, planes: int, tokens: int, prompts: int
+) -> int:
+    """Count the bytes that the numbers of one input take on the page, from how many there are of each."""
+    known = {"length": lengths, "tau": taus, "layer": layers, "head": heads, "plane": planes, "token": tokens}
+    known["prompt"] = prompts
+    counts = [(math.prod(known[dim] for dim in dims), bits) for dims, bits, _ in PACKING.values()]
+    return sum(4 * math.ceil(count * bits / 8 / 3) for count, bits in counts)
+
+
 def select_layers(arrays: Mapping[str, Any], layers: Sequence[int]) -> dict[str, np.ndarray]:
     """Select some layers of the arrays of an input."""
     return {name: np.take(arrays[name], layers, axis=PACKING[name][0].index("layer")) for name in ARRAYS}

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from posym_core._checks import require_count, require_positive
-from posym_figures import ExplorerFigure, HeadInput, format_tau, head_explorer, select_layers
+from posym_figures import ExplorerFigure, HeadInput, count_packed_bytes, format_tau, head_explorer, select_layers
 from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._loading import load_config
+from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.report._folder import ProfileRun
 from posym_profile.report._measuring import choose_pass_size, measure_in_passes
@@ -36,6 +38,8 @@ TAUS = tuple(float(f"{10 ** (power / 2):.0e}") for power in range(-10, 1))
 LENGTHS = 5
 """Block lengths at most, and :data:`BLOCKS`, blocks of a cut that is not the prompts' own: their pairs are scored."""
 BLOCKS = 128
+# On the page a token's text takes about this many bytes.
+TEXT = 12
 CAPTION = (
     "Every head of {model}. Two blocks of keys are swapped: a head is positional as far as its attention stays at its "
     "places (to the right) and symbolic as far as it goes with the contents (upwards). Choose a head on the plane, on "
@@ -66,6 +70,10 @@ class Explorer:
         layers = self.layers
         if layers is not None and (not layers or len(set(layers)) < len(layers) or min(layers) < 0):
             raise ValueError(f"layers of the explorer must be different numbers from 0 on; got {list(layers)}")
+
+    def check(self, settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> None:
+        """Raise if the numbers of these prompts are more than a file may hold."""
+        _require_room(load_config(settings.model), prompts[: self.prompts], settings.tau, self.layers)
 
     def make_pages(
         self, settings: ProfileSettings, profile: ProfileRun, model: Any, tokenizer: Any
@@ -103,6 +111,7 @@ def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> Expl
     require_positive("tau", tau)
     shown = _Explored(model=model, tokenizer=tokenizer, name=type(unwrap(model)).__name__, tau=float(tau))
     prompt = read_marked_text(text, tokenizer, id="prompt")
+    _require_room(getattr(unwrap(model), "config", None), [prompt], tau, None)
     return shown.draw([prompt], "of your own")
 
 
@@ -138,10 +147,7 @@ class _Explored:
         views = [self.measure(group) for group in groups]
         angles = views[0]["angles"]
         layers = list(range(len(angles))) if self.layers is None else list(self.layers)
-        if max(layers) >= len(angles):
-            raise ValueError(
-                f"layers of the explorer must be below {len(angles)}, which attend in this model; got {max(layers)}"
-            )
+        _require_layers(layers, len(angles))
         inputs = [
             self.make_input(group, select_layers(arrays, layers), source, place)
             for place, (group, arrays) in enumerate(zip(groups, views, strict=True))
@@ -223,3 +229,47 @@ def _label(prompt: BlockedPrompt, texts: Sequence[str]) -> str:
     """Write what a prompt is chosen by: its id, and how it ends."""
     whole = " ".join("".join(texts).split())
     return f"{prompt.id}: {whole if len(whole) <= 48 else '… ' + whole[-48:]}"
+
+
+def estimate_size(
+    config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None = None
+) -> int:
+    """Estimate the bytes of an explorer's numbers from a model's configuration; 0 if that does not tell its sizes."""
+    text = get_text_config(config)
+    number, heads = (getattr(text, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
+    if not isinstance(number, int) or not isinstance(heads, int):
+        return 0
+    dim = getattr(text, "head_dim", None) or getattr(text, "hidden_size", 0) // heads
+    sizes = {"taus": len({*TAUS, tau}), "layers": number if layers is None else len(layers), "heads": heads}
+    total = 0
+    for group in group_prompts(prompts).values():
+        first, tokens = group[0], len(group[0].input_ids)
+        lengths = len(list_block_lengths(first.block_length, first.blocks))
+        total += count_packed_bytes(**sizes, planes=dim // 2, lengths=lengths, tokens=tokens, prompts=len(group))
+        total += TEXT * tokens * len(group)
+    return total
+
+
+def _require_layers(layers: Sequence[int], number: int) -> None:
+    if max(layers) >= number:
+        raise ValueError(
+            f"layers of the explorer must be below {number}, which attend in this model; got {max(layers)}"
+        )
+
+
+def _require_room(config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None) -> None:
+    """Refuse prompts whose numbers, with this model's heads, are more than a file may hold."""
+    number = getattr(get_text_config(config), "num_hidden_layers", None)
+    if layers is not None and isinstance(number, int):
+        _require_layers(layers, number)
+    size = estimate_size(config, prompts, tau, layers)
+    if size <= FILE_LIMIT:
+        return
+    fits = [n for n in range(1, len(prompts)) if estimate_size(config, prompts[:n], tau, layers) <= FILE_LIMIT]
+    fewer = f"fewer prompts (--explorer-prompts {fits[-1]}), " if fits else ""
+    longest = max(len(prompt.input_ids) for prompt in prompts)
+    raise ValueError(
+        f"an explorer may hold {FILE_LIMIT / 1e6:.0f} MB of numbers, but those of "
+        f"{format_count(len(prompts), 'prompt')} of up to {format_count(longest, 'token')} would be {size / 1e6:.0f} "
+        f"MB with this model's heads; pass {fewer}shorter prompts, or fewer layers (--explorer-layers 0-7)"
+    )

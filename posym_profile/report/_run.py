@@ -62,6 +62,8 @@ def run_profile(
     tokenizer = load_tokenizer(settings.model)
     prompts = settings.make_prompts(tokenizer)
     settings = replace(settings, queries=read_queries(settings, prompts))
+    if explorer is not None:
+        explorer.check(settings, prompts)
     dtype = getattr(torch, settings.dtype) if settings.dtype else None
     model, _ = load_model(settings.model, device=settings.device, dtype=dtype, device_map=settings.device_map)
     began = time.perf_counter()

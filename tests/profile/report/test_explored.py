@@ -11,13 +11,16 @@ import torch
 from architectures import tokens
 from saved_models import save_model
 
+from posym_figures._explorer import count_packed_bytes
 from posym_profile import load_model, profile
 from posym_profile.__main__ import main
 from posym_profile.report import _explored as explored
+from posym_profile.report import _run as run
 from posym_profile.report._explored import (
     NAME,
     Explorer,
     decode_tokens,
+    estimate_size,
     explore,
     list_block_lengths,
 )
@@ -161,13 +164,40 @@ def test_some_layers_alone(given, found, tmp_path):
     with pytest.raises(ValueError, match=r"layers of the explorer must be below 3, which attend in this model; got 7"):
         run_profile(given, tmp_path, progress=False, force=True, explorer=Explorer(layers=[0, 7]))
     assert (tmp_path / NAME).read_text("utf-8") == page
+    with pytest.raises(ValueError, match=r"layers of the explorer must be below 3"):
+        Explorer(layers=[3]).check(given, found.prompts)
 
 
-def test_too_large_is_refused(given, tmp_path, monkeypatch):
-    monkeypatch.setattr(explored, "FILE_LIMIT", 100)
-    with pytest.raises(ValueError, match=r"an explorer may carry .* MB; pass fewer inputs, prompts, layers"):
+def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monkeypatch):
+    config = load_model(given.model, device="cpu")[0].config
+    prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
+    room = estimate_size(config, prompts[:3], given.tau)
+    monkeypatch.setattr(explored, "FILE_LIMIT", room)
+    monkeypatch.setattr(run, "load_model", None)
+    message = (
+        r"an explorer may hold 0 MB of numbers, but those of 5 prompts of up to 26 tokens would be 0 MB with this "
+        r"model's heads; pass fewer prompts \(--explorer-prompts 3\), shorter prompts, or fewer layers "
+        r"\(--explorer-layers 0-7\)"
+    )
+    with pytest.raises(ValueError, match=message):
         run_profile(given, tmp_path, progress=False, explorer=Explorer())
     assert not (tmp_path / "profile.json").exists()
+    monkeypatch.setattr(explored, "FILE_LIMIT", 100)
+    with pytest.raises(ValueError, match=r"heads; pass shorter prompts, or fewer layers"):
+        Explorer(prompts=2).check(given, prompts)
+
+
+def test_sizes_are_what_the_page_holds(found, given):
+    config = load_model(given.model, device="cpu")[0].config
+    data = payload((found.folder / NAME).read_text("utf-8"))
+    held = sum(len(array["data"]) for one in data["inputs"] for array in one["arrays"].values())
+    assert (
+        0.9 * estimate_size(config, found.prompts, given.tau) < held <= estimate_size(config, found.prompts, given.tau)
+    )
+    sizes = {"lengths": 5, "taus": 12, "layers": 32, "heads": 32, "planes": 64, "tokens": 100}
+    # Llama 3 8B with 16 prompts of 100 tokens.
+    assert count_packed_bytes(**sizes, prompts=16) < 4e6 < explored.FILE_LIMIT
+    assert estimate_size(object(), found.prompts, given.tau) == 0
 
 
 @pytest.mark.parametrize(
