@@ -52,8 +52,8 @@ def weighted(before: Tensor, after: dict[tuple[int, int], Tensor]) -> tuple[Tens
     for (i, j), means in after.items():
         pair, moved = before[..., [i, j]], means[..., [i, j]]
         gaps.append((pair[..., 0] - pair[..., 1]).abs())
-        along.append(torch.cosine_similarity(moved, pair, dim=-1, eps=EPS))
-        across.append(torch.cosine_similarity(moved, pair.flip(-1), dim=-1, eps=EPS))
+        along.append(torch.cosine_similarity(moved, pair, dim=-1))
+        across.append(torch.cosine_similarity(moved, pair.flip(-1), dim=-1))
     weights = (torch.stack(gaps) / TAU).softmax(0)
     return (weights * torch.stack(along)).sum(0), (weights * torch.stack(across)).sum(0)
 

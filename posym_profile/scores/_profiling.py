@@ -187,13 +187,13 @@ def profile(
     visible_only: bool | None = None,
     queries: Queries = LAST,
     labels: bool = False,
+    products: torch.dtype | None = None,
 ) -> Profile:
     """Score every head, positional and symbolic, at the last token of every prompt, or at others.
 
     Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, section 4: the keys of the
     blocks are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before
-    they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens. Products are in float64, or
-    in float32 on cards that are many times slower in float64; heads on Apple's MPS are scored on the CPU.
+    they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
 
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_profile.load_model`.
@@ -221,6 +221,10 @@ def profile(
             much as the last token.
         labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
             tells; two passes more over short prompts of its own.
+        products: dtype in which queries and keys are multiplied, see :func:`posym_core.swap_scores`. By default
+            ``torch.float64``, but ``torch.float32`` on cards where that is many times slower: those whose compute
+            capability is not 6.0, 7.0, 8.0, 9.0 or 10.0. Heads of a model on Apple's MPS, which has no float64, are
+            scored on the CPU.
 
     Returns:
         A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
@@ -243,7 +247,7 @@ def profile(
     numbers = check_queries(queries, lengths, swaps)
     if warning := describe_long_prompts(count_tokens_beyond(model, lengths)):
         warnings.warn(warning, LongPromptWarning, stacklevel=2)
-    scored: dict[str, Any] = {"per_frequency": per_frequency, "visible_only": bool(visible_only)}
+    scored: dict[str, Any] = {"per_frequency": per_frequency, "visible_only": bool(visible_only), "products": products}
     measure = functools.partial(score_layer, swaps=swaps, **scored)
     head_labels = measure_head_labels(model) if labels else None
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
@@ -284,9 +288,13 @@ def score_layer(
     *,
     per_frequency: bool = False,
     visible_only: bool = False,
+    products: torch.dtype | None = None,
 ) -> dict[str, Tensor]:
     """Score a layer's heads, and count their visible blocks, as a profile keeps them."""
-    options: dict[str, Any] = {"per_frequency": per_frequency, "products": choose_products(heads.keys.device)}
+    options: dict[str, Any] = {
+        "per_frequency": per_frequency,
+        "products": products or choose_products(heads.keys.device),
+    }
     swaps = swaps.fit(heads.keys.shape[-2])
     seen = heads.find_seen_blocks(swaps)
     if visible_only and not seen.all():

@@ -114,6 +114,17 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
     assert len(calls) < 3 or hold < 2**22
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, None])
+def test_products_are_in_the_dtype_that_is_asked_for(dtype, monkeypatch):
+    asked = []
+    monkeypatch.setattr(profiling, "score_swaps", lambda *args, **kw: asked.append(kw) or score_swaps(*args, **kw))
+    whole = profile(shared("Llama"), tokens(), tau=TAU, products=torch.float64, **ALL)
+    asked.clear()
+    found = profile(shared("Llama"), tokens(), tau=TAU, products=dtype, **ALL)
+    assert {options["products"] for options in asked} == {dtype or torch.float64}
+    torch.testing.assert_close(found.positional, whole.positional, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(("capability", "dtype"), [((9, 0), torch.float64), ((8, 0), torch.float64),
                                                    ((8, 9), torch.float32), ((12, 0), torch.float32)])  # fmt: skip
 def test_products_are_in_float32_on_cards_that_are_slow_in_float64(capability, dtype, monkeypatch):
