@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from refusals import refuse_each
 
-from posym_companion.experiments import has_settings, stored_result
+from posym_companion.experiments import stored_result
 from posym_companion.results import load_result
 from posym_companion.several_hops.gptj import (
     AnswerLoss,
@@ -221,15 +220,6 @@ def test_angles_follow_base_and_share():
     table = settings.make_model().transformer.h[11].attn.embed_positions
     assert table.shape == (1024, 32)
     torch.testing.assert_close(table[3, 0], torch.tensor(3.0).sin())
-
-
-def test_a_result_made_before_a_setting_existed_has_its_default():
-    said = asdict(TINY)
-    del said["scale"], said["extra"]
-    assert MultihopSettings.stored(said) == TINY
-    result = SimpleNamespace(settings=said)
-    assert has_settings(result, TINY)
-    assert not has_settings(result, replace(TINY, scale=0.5))
 
 
 def test_extra_tokens_of_training_are_drawn_for_every_batch():
