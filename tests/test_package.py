@@ -4,13 +4,11 @@ import ast
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import requires, version
 from pathlib import Path
-from types import ModuleType
 
 import pybtex.database
 import pytest
@@ -20,9 +18,6 @@ from packaging.utils import canonicalize_name
 from pybtex.richtext import Text
 
 import posym_core
-import posym_profile
-from posym_companion.catalogue import EXPERIMENTS
-from posym_profile.__main__ import _parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -122,33 +117,6 @@ def test_help_of_every_command_is_said_without_importing_what_takes_seconds() ->
     commands, heavy = json.loads(run_python("-c", HELP, "torch", "numpy", *HEAVY))
     assert {"profile", "run", "claims"} <= set(commands)
     assert heavy == []
-
-
-@pytest.mark.parametrize("package", [posym_core, posym_profile])
-def test_the_face_says_once_where_each_name_is_from(package: ModuleType) -> None:
-    """To those who read code, by imports that never run, and to the interpreter by a table."""
-    tree = ast.parse((ROOT / package.__name__ / "__init__.py").read_text(encoding="utf-8"))
-    read = {
-        node.module: sorted(x.name for x in node.names) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
-    }
-    homes = {f"{package.__name__}.{home}": sorted(names) for home, names in package._HOMES.items()}
-    assert {home: names for home, names in read.items() if home != "typing"} == homes
-    assert sorted(name for names in homes.values() for name in names) == sorted(package.__all__)
-
-
-def test_the_face_has_its_names_and_its_rooms_when_they_are_asked_for() -> None:
-    code = """
-import posym_core
-assert set(posym_core.__all__) < set(dir(posym_core))
-assert posym_core.metrics.__name__ == "posym_core.metrics"
-for name in posym_core.__all__:
-    assert callable(getattr(posym_core, name)), name
-try:
-    posym_core.profil
-except AttributeError as error:
-    print(error)
-"""
-    assert run_python("-c", code) == "module 'posym_core' has no attribute 'profil'\n"
 
 
 def test_a_wheel_has_all_files_of_the_packages() -> None:
@@ -251,14 +219,6 @@ def test_the_citation_names_the_authors_of_the_papers() -> None:
         assert [author["family-names"] for author in ours["authors"]] == names
 
 
-def test_workflows_test_every_python_that_is_claimed() -> None:
-    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
-    claimed = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d", text)]
-    assert jobs["tests"]["strategy"]["matrix"]["python"] == claimed
-    assert PROJECT["requires-python"] == f">={claimed[0]}"
-    assert {"python-version": claimed[0]} in [step.get("with") for step in jobs["lowest"]["steps"]]
-
-
 def test_what_is_said_of_installing_is_true() -> None:
     """Extras exist, and nobody is sent to the package that another project calls posym."""
     files = [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.ipynb"), *MODULES]
@@ -273,21 +233,3 @@ def test_what_is_said_of_installing_is_true() -> None:
             assert not re.search(r"install (-[\w-]+ )*['\"]?posym\b(?!-core)", line), line
             named += len(extras)
     assert named > 5
-
-
-def test_commands_are_shown_as_they_are_typed() -> None:
-    """All in one spelling, and each that stands on a line of its own is understood."""
-    said = [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.ipynb"), *MODULES]
-    said += [ROOT / "posym_companion" / "claims.toml", *(ROOT / ".github").rglob("*.yml")]
-    texts = {path: path.read_text(encoding="utf-8").replace("\\\n", "") for path in said if path.name != "CHANGELOG.md"}
-    other = {path.name: text.count("python -m posym_profile") for path, text in texts.items()}
-    assert {name: count for name, count in other.items() if count} == {"command_line.md": 1}
-    shown = [
-        line for text in texts.values() for line in re.findall(r'^(?: {4}|command = ")posym ([a-z].*?)"?$', text, re.M)
-    ]
-    assert len(shown) > 20
-    for line in (one for several in shown for one in several.split(" && posym ")):
-        words = shlex.split(line)
-        options = _parser().parse_args(words)
-        if words[0] == "run":
-            assert options.experiment in EXPERIMENTS, line

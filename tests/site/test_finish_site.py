@@ -105,6 +105,12 @@ def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_a
     assert "citation_" not in index
 
 
+def _repository(root: Path) -> str:
+    import yaml
+
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
+
+
 def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
     write_page(tmp_path, f"<p>{inline('a')}</p>{FIGURE.format(script='draw()')}")
     write_page(tmp_path, '<script src="searchindex.js"></script>', "search.html")

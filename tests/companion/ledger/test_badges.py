@@ -3,8 +3,29 @@
 import pytest
 from bs4 import BeautifulSoup
 
-from posym_companion.ledger import draw_wall
-from posym_companion.verdicts import VERDICTS
+from posym_companion.ledger import draw_wall, make_badge, verdict_list
+from posym_companion.verdicts import VERDICTS, LineAnswer, Row
+
+
+def row(name="C-1", verdict="partly", kind="measurement", **more):
+    answers = [
+        LineAnswer(part="a", held=True),
+        LineAnswer(part="b", held=False),
+        LineAnswer(part="c", held=False, control=True),
+    ]
+    fixed = {"claim": "", "paper": "", "rule": "", "rule_fixed": "before the run", "answers": answers, "model": "toy"}
+    return Row(id=name, short='A "short" claim', verdict=verdict, kind=kind, sentence="1 < 2 holds.", **fixed | more)
+
+
+def test_a_badge_says_the_id_and_the_grade_and_its_title_all():
+    (badge,) = BeautifulSoup(make_badge(row()), "html.parser").contents
+    assert badge.get_text() == "C-1 partly, 1 of 2"
+    assert badge["title"] == 'A "short" claim. Partly, 1 of 2, 1 control missed. 1 < 2 holds.'
+    assert badge["href"] == "../reference/ledger.html#claim-c-1"
+    assert "\n" not in verdict_list([row(), row("B-2")])  # Markdown takes one line for one piece of HTML
+    assert BeautifulSoup(verdict_list([row(), row("B-2")]), "html.parser").p.get_text() == (
+        "C-1 partly, 1 of 2 B-2 partly, 1 of 2"
+    )
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
