@@ -109,17 +109,6 @@ def test_a_chapter_that_warns_fails(project: Path) -> None:
     assert "it writes to stderr: careful" in wrong
 
 
-def test_what_changes_while_a_chapter_runs_executes_it_again(project: Path) -> None:
-    chapter, file = project / "book" / "chapter.ipynb", project / "results" / "heads" / "number.txt"
-    write_chapter(project, f"text = open({str(file)!r}).read()\nopen({str(file)!r}, 'w').write(text)")
-    assert execute.execute_changed(project, [chapter]) == {}
-    assert execute.last_run(project, chapter)["reads"].count("results/heads/number.txt") == 1
-    assert not execute.is_current(project, chapter)
-    write_chapter(project, f"open({str(file)!r}).close()")
-    assert execute.execute_changed(project, [chapter]) == {}
-    assert execute.is_current(project, chapter)
-
-
 def test_an_interrupted_build_leaves_nothing_half_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         half = Path(command[-1])

@@ -47,22 +47,6 @@ def test_a_run_that_fails_leaves_the_stored_table(
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["scored"], "unknown part scored; choose from scores"),
-        (["scores", "browsers", "--save"], "unknown part browsers"),
-    ],
-)
-def test_refuses_what_it_cannot_do(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        benchmarks.main(arguments, tmp_path / "RESULTS.md")
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
     """No figure in a page is typed; and where the present code has met no card, its page says so."""
     folder = root / "benchmarks" / "devices"

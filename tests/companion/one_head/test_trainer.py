@@ -246,20 +246,6 @@ def test_bad_input_gets_a_sentence(browser, tmp_path):
         ended(page)
 
 
-def test_before_any_run_the_stored_ones_are_shown(browser, tmp_path):
-    with opened(browser, make(), tmp_path) as page:
-        stored = drawing(page, "places")
-        assert "stored, 0.1 rad" in stored
-        assert "position of the answer in the context" in stored
-        assert [drawing(page, part).count("Press Train.") for part in ("loss", "attention")] == [1, 1]
-        page.locator("input[name=angle]").fill("0.01")
-        page.wait_for_function(
-            "before => document.querySelector('[data-part=places]').innerHTML !== before", arg=stored
-        )
-        page.locator("input[name=length]").fill("12")
-        page.wait_for_function("document.querySelector('[data-part=places]').textContent.includes('Press Train.')")
-
-
 def test_the_axis_of_angles_runs_from_fast_to_slow_as_its_label_and_its_slider_do(browser, tmp_path):
     with opened(browser, make(), tmp_path) as page:
         text = drawing(page, "grid")

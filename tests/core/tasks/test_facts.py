@@ -120,6 +120,12 @@ def test_expected_count_of_the_most_frequent():
 test_refusals = refuse_each(
     (lambda: FactsTask(facts=1), "one fact leaves nothing to choose"),
     (lambda: FactsTask(facts=65, names=99), "at most 64; got 65"),
+    (lambda: FactsTask(words=5), "2, 3 or 4 words.*got words=5"),
+    (lambda: FactsTask(facts=8, names=7), "Pass names=8"),
+    (lambda: FactsTask(attributes=1), "one attribute"),
+    (lambda: FactsTask(questions=()), "some of binding, index, last"),
+    (lambda: FactsTask(questions=("who",)), "some of binding, index, last"),
+    (lambda: FactsTask(facts=5, questions=("last",)), "facts must be even; got 5"),
     (lambda: FactsTask().ask("who", 1, generator()), "'who'"),
     (lambda: FactsTask(facts=5).ask("last", 1, generator()), "even facts"),
 )  # fmt: skip

@@ -131,9 +131,3 @@ def test_what_a_model_holds_comes_back_after_an_error(monkeypatch):
     assert vars(attention)["forward"] == own["forward"]
     assert all("forward" not in vars(module) for module in model.modules() if module is not attention)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-
-
-def test_positions_beyond_a_table_are_no_reason_to_ask_row_by_row():
-    keys = ShiftedKeys(shared("GPT-J"), 44)
-    assert keys.together
-    assert keys.shifts == (1, 8, 64, 512, 2047 - TOKENS)

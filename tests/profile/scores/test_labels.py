@@ -92,6 +92,11 @@ def test_random_tokens_differ_within_a_prompt_and_are_drawn_by_a_seed():
 test_what_does_not_fit_is_refused = refuse_each(
     (lambda: measure_head_labels(shared("Llama"), length=1), "length must be a whole number of at least 2; got 1"),
     (lambda: measure_head_labels(shared("Llama"), prompts=0), "prompts must be a whole number of at least 1; got 0"),
+    (lambda: measure_head_labels(shared("Llama"), length=90), "length must be at most 89, the different tokens of thi"),
+    (lambda: measure_head_labels(shared("Llama"), tokens="abc"),
+     "input_ids must be a torch tensor; got str", TypeError),
+    (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),
+     "tokens must be token ids from 0 to 96"),
 )  # fmt: skip
 
 

@@ -287,6 +287,9 @@ test_what_does_not_fit_is_refused = refuse_each(
     (scored(tokens(), blocks=11), "blocks cover 44 keys from start=0, but only 43 precede.*pass blocks=10"),
     (scored(tokens(), start=40), "at least two blocks are needed to swap"),
     (scored(tokens(), tau=0.0), "tau must be above 0; got 0.0"),
+    (scored(tokens(), eps=-1.0), "eps must be 0 or a positive finite number; got -1.0"),
+    (scored(tokens(), batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
+    (scored(tokens(1, 2)), r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
     (scored(tokens().float()), "input_ids must be whole numbers", TypeError),
     (scored(tokens().tolist()), "input_ids must be a torch tensor; got list. Use tokenizer", TypeError),
     (scored(tokens()[None]), r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
@@ -294,6 +297,8 @@ test_what_does_not_fit_is_refused = refuse_each(
     (lambda: uneven(5).top(1, "symbolic"), "planes are scored, and top names heads; profile without per_frequency"),
     (lambda: uneven().top(0, "symbolic"), "k must be a whole number of at least 1; got 0"),
     (lambda: uneven().top(2.0, "symbolic"), "k must be a whole number of at least 1; got 2.0"),
+    (lambda: uneven().top(12, "symbolic"), "k must be at most the number of heads, 11; got 12"),
+    (lambda: uneven().top(1, "symbolical"), "score must be one of positional, symbolic, entropy; got 'symbolical'"),
     (lambda: profile(build("SmolLM3"), tokens(), planes=find_planes(shared("Llama"), 44), **ALL),
      "more attention calls than the 3 that planes were given for.*find_planes"),
 )  # fmt: skip
