@@ -1,14 +1,7 @@
 """Everything numerical on a second device: the CPU's numbers, and no tensor made on the wrong device."""
 
-import ast
 import functools
-import importlib
-import inspect
-import pkgutil
-import re
-import sys
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +9,6 @@ import torch
 from architectures import build, tokens
 from block_tables import make_block_table
 
-import posym_core.encodings
-import posym_core.metrics
-import posym_core.models
-import posym_profile
 from posym_companion import encodings, solvers
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
@@ -235,14 +224,6 @@ OF_ENCODINGS = {
     "closest_symbolic": lambda to: encodings.closest_symbolic(to(ANGLES), 12),
 }
 
-# These take no tensor, and what they give lies on the CPU; a witness is made there.
-WITHOUT_INPUT = {
-    *("ability", "ability_table", "alibi_slopes", "amounts", "draw_encoding", "draw_spread", "witness"),
-    *(f"{kind}_witness" for kind in ("absolute", "bias", "magnitude", "slope", "turned", "two_directions")),
-    *("wave_witness", "whole_turn_witness"),
-    *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
-}
-
 
 def plain(found):
     """What was found as a flat list of names, values and devices, NumPy arrays and numbers included."""
@@ -293,39 +274,6 @@ def test_metrics(name, other_device):
 def test_encodings(name, other_device):
     expected = OF_ENCODINGS[name](lambda x: x)
     assert_same(OF_ENCODINGS[name](lambda x: x.to(other_device)), expected, other_device)
-
-
-# What computes with tensors in the companion and is no experiment.
-OF_THE_COMPANION = (
-    *(f"posym_companion.encodings.{name}" for name in ("abilities", "known_heads", "spectra", "witnesses")),
-    "posym_companion.one_head.plane_geometry",
-    "posym_companion.solvers.areas",
-)
-
-
-def test_every_public_function_of_both_rooms_runs_there(other_device):
-    """What is added to a room and not to this file is named here."""
-    called = set()
-
-    def note(frame, event, _):
-        if event == "call":
-            called.add((frame.f_globals.get("__name__"), frame.f_code.co_qualname))
-
-    sys.setprofile(note)
-    try:
-        for compute in [*METRICS.values(), *OF_ENCODINGS.values()]:
-            compute(lambda x: x.to(other_device))
-    finally:
-        sys.setprofile(None)
-    missing = []
-    rooms = (posym_core.metrics, posym_core.encodings)
-    modules = [f"{room.__name__}.{module.name}" for room in rooms for module in pkgutil.iter_modules(room.__path__)]
-    for found in map(importlib.import_module, [*modules, *OF_THE_COMPANION]):
-        for name, function in inspect.getmembers(found, inspect.isfunction):
-            own = function.__module__ == found.__name__ and not name.startswith("_")
-            if own and name not in WITHOUT_INPUT and (found.__name__, name) not in called:
-                missing.append(f"{found.__name__}.{name}")
-    assert missing == []
 
 
 TASK = RetrievalTask(length=4, symbols=5, attributes=2)
@@ -572,22 +520,6 @@ OF_MODELS = {
     "sharpness": bend,
     "add_lora": additions,
 }
-# These read no number of a model and take no tensor.
-NOTHING_READ = {
-    *("binding_prompts", "facts_figure", "facts_task", "make_gptj", "hops_figure", "load_facts_model"),
-    *("load_model", "load_tokenizer", "trainer"),
-    *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors", "read_factors"),
-    *("find_matrix", "make_unsupported_error", "draw_weights"),
-    *("answer_results", "right_and_wrong"),  # of stored results
-    *("make_index_collision", "make_induction_collisions", "make_retrieval_collision"),
-}
-# What faces offer because a function above, of another room, calls it: it runs on a device with that one.
-CALLED_BELOW = {
-    *("hook_attention", "average_views", "check_prompts", "find_input_device", "find_output_projections"),
-    *("compute_last_logits", "forward_with_hook", "make_key_anova", "measure_cube_logits"),
-    *("place_in_first_head", "predict_classes", "replace_heads", "require_outputs", "rotate_neighbours"),
-    *("select_by_angle", "stack_streams"),
-}
 
 
 def here(x):
@@ -611,22 +543,3 @@ def test_what_reads_models(name, inputs, other_device):
             torch.testing.assert_close(one.cpu(), other, rtol=0, atol=1e-4, equal_nan=True)
         else:
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-3)
-
-
-def test_every_function_of_the_faces_that_read_models_runs_there():
-    calls = [node.func for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8"))) if isinstance(node, ast.Call)]
-    called = {getattr(name, "id", getattr(name, "attr", None)) for name in calls}
-    rooms = ("capture", "interventions", "language_models", "planes", "scores")
-    faces = [posym_core, models, posym_profile]
-    faces += [importlib.import_module(f"posym_profile.{room}") for room in rooms]
-    offered = {name for face in faces for name in face.__all__ if inspect.isfunction(getattr(face, name))}
-    subjects = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later")
-    for face in (importlib.import_module(f"posym_companion.{subject}") for subject in subjects):
-        functions = dict(inspect.getmembers(face, inspect.isfunction))
-        offered |= {name for name in functions if ".judges." not in functions[name].__module__}
-    assert sorted(offered - called - NOTHING_READ - WITHOUT_INPUT - CALLED_BELOW) == []
-    packages = ("posym_core", "posym_profile", "posym_companion")
-    places = [Path(importlib.import_module(package).__path__[0]) for package in packages]
-    texts = [path.read_text("utf-8") for place in places for path in place.rglob("*.py")]
-    for name in CALLED_BELOW:
-        assert sum(bool(re.search(rf"\b{name}\b", text)) for text in texts) > 2, f"{name}: only its face names it"

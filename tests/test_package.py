@@ -4,13 +4,11 @@ import ast
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import requires, version
 from pathlib import Path
-from types import ModuleType
 
 import pybtex.database
 import pytest
@@ -20,9 +18,6 @@ from packaging.utils import canonicalize_name
 from pybtex.richtext import Text
 
 import posym_core
-import posym_profile
-from posym_companion.catalogue import EXPERIMENTS
-from posym_profile.__main__ import _parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -124,33 +119,6 @@ def test_help_of_every_command_is_said_without_importing_what_takes_seconds() ->
     assert heavy == []
 
 
-@pytest.mark.parametrize("package", [posym_core, posym_profile])
-def test_the_face_says_once_where_each_name_is_from(package: ModuleType) -> None:
-    """To those who read code, by imports that never run, and to the interpreter by a table."""
-    tree = ast.parse((ROOT / package.__name__ / "__init__.py").read_text(encoding="utf-8"))
-    read = {
-        node.module: sorted(x.name for x in node.names) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
-    }
-    homes = {f"{package.__name__}.{home}": sorted(names) for home, names in package._HOMES.items()}
-    assert {home: names for home, names in read.items() if home != "typing"} == homes
-    assert sorted(name for names in homes.values() for name in names) == sorted(package.__all__)
-
-
-def test_the_face_has_its_names_and_its_rooms_when_they_are_asked_for() -> None:
-    code = """
-import posym_core
-assert set(posym_core.__all__) < set(dir(posym_core))
-assert posym_core.metrics.__name__ == "posym_core.metrics"
-for name in posym_core.__all__:
-    assert callable(getattr(posym_core, name)), name
-try:
-    posym_core.profil
-except AttributeError as error:
-    print(error)
-"""
-    assert run_python("-c", code) == "module 'posym_core' has no attribute 'profil'\n"
-
-
 def test_a_wheel_has_all_files_of_the_packages() -> None:
     """What is no Python file comes along only where package-data names it: weights, their notice, scripts, words."""
     with (ROOT / "pyproject.toml").open("rb") as file:
@@ -249,14 +217,6 @@ def test_the_citation_names_the_authors_of_the_papers() -> None:
         (paper,) = (paper for paper in papers if paper.fields["url"] == ours["url"])
         names = [str(Text.from_latex(" ".join(person.last_names))) for person in paper.persons["author"]]
         assert [author["family-names"] for author in ours["authors"]] == names
-
-
-def test_workflows_test_every_python_that_is_claimed() -> None:
-    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
-    claimed = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d", text)]
-    assert jobs["tests"]["strategy"]["matrix"]["python"] == claimed
-    assert PROJECT["requires-python"] == f">={claimed[0]}"
-    assert {"python-version": claimed[0]} in [step.get("with") for step in jobs["lowest"]["steps"]]
 
 
 def test_what_is_said_of_installing_is_true() -> None:

@@ -19,7 +19,6 @@ rule.says = "All heads are."
 rule.whole = "reproduced"
 rule.lines.heads = "heads that are > 0.5"
 """
-RUN = "head_geometry:toys_trace_circles"
 
 
 @pytest.fixture
@@ -55,42 +54,6 @@ def test_a_claim_is_one_entry(written):
         claims.load_claim("U25-1")
 
 
-def test_an_entry_leaves_out_what_follows(written):
-    written(ENTRY)
-    found = claims.load_claim("X-1")
-    assert (found.claim, found.rule_fixed) == (found.short, "before the run")
-    assert (found.command, found.rule.whole) == ("", "reproduced")
-    run = ENTRY.replace('rule.whole = "reproduced"\n', "").replace("canonical_theory:peaks_bend", RUN)
-    written(run)
-    assert (claims.load_claim("X-1").command, claims.load_claim("X-1").rule.whole) == (
-        "posym run head_geometry",
-        "reproduced in kind",
-    )
-    written(run.replace('heads = "heads that are > 0.5"', "heads.refutes = true"))
-    assert claims.load_claim("X-1").rule.whole == "reproduced"
-    later = """unit = "models"
-    remedies = { "after a first look" = ["none"], "before the run" = ["lead"] }
-    history = "The first rule asked some."
-    rule.able."it is big" = "< 1e-05"
-    rule.lines."all are" = {}
-    rule.lines.some = { of = "others", unit = "heads", control = true, testable = ["it can", "loss > -2"] }
-    [X-2]
-    column_of = "X-1"
-    judge = "one_head.judges.canonical_theory:peaks_bend"
-    """
-    written(ENTRY + later)
-    found = claims.load_claim("X-1")
-    guard = Line(part="it can", of="loss", above=-2)
-    some = Line(part="some", of="others", unit="heads", control=True, testable=guard)
-    able = Line(part="it is big", of="it is big", below=1e-5, unit="models")
-    assert found.rule.lines[1:] == (Line(part="all are", of="all are", unit="models"), some)
-    assert (found.rule.able, found.rule_fixed) == ((able,), "after a first look")
-    assert list(found.remedies.items()) == [("none", "after a first look"), ("lead", "before the run")]
-    (column,) = found.columns
-    assert (column.claim, column.rule, column.history) == (found.short, found.rule, found.history)
-    assert (column.rule_fixed, column.remedies) == ("after a first look", {})
-
-
 LINE = r'claims.toml, X-1: \'heads\' asks a number, or one and a threshold as in "accuracy > 0.9", not '
 
 
@@ -115,13 +78,3 @@ def test_an_entry_that_does_not_fit_is_refused(written, old, new, message):
     written(ENTRY.replace(old, new))
     with pytest.raises(ValueError, match=message):
         claims.load_claim("X-1")
-
-
-def test_lines_that_differ_in_words_stand_once(written):
-    once = """rule.lines."{0} are" = { each = "{1} > 0, mean > 0.5", testable = ["some {0}", "{1} > 0"], over = [
-  ["heads", "size"], ["planes", "angle"]] }"""
-    written(ENTRY.replace('rule.lines.heads = "heads that are > 0.5"', once))
-    heads, planes = claims.load_claim("X-1").rule.lines
-    assert [line.part for line in (heads, planes)] == ["heads are", "planes are"]
-    assert (heads.each[0].of, heads.each[0].above, heads.each[0].mean) == ("size", 0.0, 0.5)
-    assert planes.testable == Line(part="some planes", of="angle", above=0.0)

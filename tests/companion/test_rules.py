@@ -12,7 +12,6 @@ import pytest
 from posym_companion import verdicts
 from posym_companion.claims import load_claim, read_entries
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
-from posym_companion.ledger.rows import make_row
 from posym_companion.verdicts import Fixed, Numbers, seed_range
 from posym_core.metrics._stats import Estimate
 
@@ -58,35 +57,6 @@ def test_cases_are_those_that_have_every_quantity_and_a_name_that_no_case_has_is
         numbers.add("x", "two", 3.0)
 
 
-def test_of_many_cases_that_do_not_hold_the_first_are_named_and_the_rest_counted():
-    line = Line(part="all", of="all", each=(Line(part="", of="x", above=0),))
-    numbers = Numbers()
-    for place in range(verdicts.LISTED + 2):
-        numbers.add("x", f"{place}", -1.0)
-        missed = Rule(says="", lines=(line,)).missed_by(numbers)
-        assert missed[-1] == (f"{place}: x -1" if place < verdicts.LISTED else f"and {len(numbers) - 8} more (all)")
-        assert len(missed) == min(place, verdicts.LISTED) + 1
-
-
-def test_a_quantity_that_no_case_has_is_asked_of_none():
-    line = Line(part="all", of="all", each=(Line(part="", of="x", above=0),))
-    numbers = Numbers()
-    numbers.add("x", "one", None)
-    assert (line.read(numbers), line.can_tell(numbers), dict(numbers)) == (Cases(0, 0), False, {})
-    numbers.add("x", "two", 1.0)
-    assert (line.read(numbers), dict(numbers)) == (Cases(1, 1), {"x (two)": 1.0})
-
-
-def test_parts_say_what_holds():
-    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y", unit="seeds")))
-    assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3 seeds"}
-    assert rule.parts({"x": 0.0, "y": Cases(3, 3)}) == {"a": "no", "b": "3 of 3 seeds"}
-    # A model that cannot tell has neither.
-    rule = dataclasses.replace(rule, able=(Line(part="able", of="z", below=0.5),))
-    unable = {"x": 2.0, "y": Cases(1, 3), "z": 0.5}
-    assert rule.parts(unable) == {"able": "no", "a": "not testable", "b": "not testable"}
-
-
 def test_what_was_found_is_said_with_the_number_that_decides():
     able = Line(part="able", of="z", below=0.5)
     rule = Rule(says="", lines=(Line(part="b", of="y", unit="seeds"), Line(part="a", of="x", above=1)), able=(able,))
@@ -99,16 +69,6 @@ def test_what_was_found_is_said_with_the_number_that_decides():
     assert rule.describe({**numbers, "x": 2.0, "y": Cases(1, 3)}) == some
     unable = "Not found: able. The deciding number is 0.75 (z); less than 0.5 was asked."
     assert rule.describe({**numbers, "z": 0.75}) == unable
-
-
-def test_a_missed_line_is_said_with_its_number_and_what_was_asked():
-    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="c", of="n", above=0.5), SEEDS))
-    numbers = {"x": Estimate(value=1.25, low=0.75, high=2), "n": 0, "y": Cases(1, 3)}
-    assert rule.missed_by(numbers) == ["x: 1.25 [0.75, 2], more than 1 was asked"]
-    assert rule.missed_by({**numbers, "x": 1.5}) == []
-    assert rule.missed_by({**numbers, "x": "never in 1 of 2 seeds"}) == [
-        "x: never in 1 of 2 seeds, more than 1 was asked"
-    ]
 
 
 SEEDS = Line(part="b", of="y", unit="seeds")
@@ -132,21 +92,6 @@ GUARDED = Line(part="a", of="x", above=1, testable=GUARD)
 )
 def test_a_line_that_cannot_be_tested_is_neither_kept_nor_missed(numbers, verdict):
     assert Rule(says="", lines=(GUARDED, SEEDS)).verdict(numbers) == verdict
-
-
-def test_what_cannot_be_tested_is_said_with_the_reason():
-    rule = Rule(says="", lines=(SEEDS, GUARDED))
-    numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25}
-    assert rule.parts(numbers) == {"b": "3 of 3 seeds", "a": "not testable"}
-    why = "Not testable: a (asked only where there is something to lose)."
-    assert rule.describe(numbers) == f"Found: b (3 of 3 seeds). {why}"
-    assert [*rule.read(numbers)] == ["y", "x", "z"]
-    nothing = {**numbers, "y": Cases(0, 0)}
-    assert rule.parts(nothing) == {"b": "not testable", "a": "not testable"}
-    deciding = "The deciding number is 0.25 (z); more than 0.5 was asked."
-    said = "Not testable: b (0 of 0 seeds); a (asked only where there is something to lose). "
-    assert rule.describe(nothing) == said + deciding
-    assert Rule(says="", lines=(SEEDS,)).describe(nothing) == "Not testable: b (0 of 0 seeds)."
 
 
 CONTROL = Line(part="c", of="c", unit="draws", control=True)
@@ -175,36 +120,12 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
     assert rule.parts(numbers)["c"] == f"{control} of 2 draws"
 
 
-def test_lines_that_cannot_be_told_are_lines_still():
-    rule = Rule(says="", lines=(SEEDS, GUARDED, CONTROL))
-    numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25, "c": Cases(0, 0)}
-    assert verdicts.grade(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
-    assert verdicts.find_deciding_line(rule.answers(numbers)).part == "a"
-    unable = dataclasses.replace(rule, able=(Line(part="able", of="z", above=0.5),))
-    assert [one.held for one in unable.answers(numbers)] == [None, None, None]
-    # Without a line of the claim controls decide nothing.
-    assert rule.verdict({"x": 2.0, "y": Cases(0, 0), "z": 0.25, "c": Cases(2, 2)}) == "not testable"
-
-
 def test_cases_that_stand_together_hold_all_or_none():
     both = dataclasses.replace(SEEDS, together=True)
     for held, kept, said in ((3, 1, "Found"), (2, 0, "Not found"), (0, 0, "Not found")):
         assert both.kept({"y": Cases(held, 3)}) == kept
         assert Rule(says="", lines=(both,)).describe({"y": Cases(held, 3)}) == f"{said}: b ({held} of 3 seeds)."
     assert Rule(says="", lines=(both,)).verdict({"y": Cases(2, 3)}) == "not reproduced"
-
-
-def test_no_case_is_no_miss():
-    assert math.isnan(SEEDS.kept({"y": Cases(0, 0)}))
-    assert not SEEDS.can_tell({"y": verdicts.count_cases([])})
-    assert SEEDS.kept({"y": Cases(0, 1)}) == 0
-    assert SEEDS.kept({"y": Cases(1, 1)}) == 1
-    # A theorem without a case is not refuted, and a model of which nothing is known is not able.
-    refuted = dataclasses.replace(SEEDS, refutes=True)
-    assert Rule(says="", lines=(refuted,)).verdict({"y": Cases(0, 0)}) == "not testable"
-    assert Rule(says="", lines=(refuted,)).verdict({"y": Cases(0, 1)}) == "refuted as stated"
-    able = Rule(says="", lines=(refuted,), able=(dataclasses.replace(SEEDS, of="x"),))
-    assert able.verdict({"y": Cases(1, 1), "x": Cases(0, 0)}) == "not testable"
 
 
 def unsaid(name: str):
@@ -232,18 +153,6 @@ def unsaid(name: str):
 def test_every_claim_says_how_it_is_judged():
     wrong = [fault for name in read_entries() for fault in unsaid(name)]
     assert not wrong, "\n".join(wrong)
-
-
-def test_when_a_rule_was_fixed_or_what_came_before_it_is_said():
-    row = make_row(load_claim("U25-T2"))
-    assert "The rule" not in row.summary
-    said = dataclasses.replace(row, rule_fixed="not auditable").summary
-    assert "cannot be checked which was first." in said
-    later = dataclasses.replace(row, rule_fixed="after a first look")
-    assert "The rule was written after a first look at the data." in later.summary
-    told = dataclasses.replace(later, history="The first rule asked less.").summary
-    assert "The first rule asked less." in told
-    assert "The rule was written" not in told
 
 
 def test_what_one_counterexample_refutes_is_a_theorem_or_construction():

@@ -57,27 +57,3 @@ def test_names_of_curves_stand_within_their_drawing(open_page, name) -> None:
     ends = named.evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
     assert len(ends) == 2
     assert max(ends) <= edge + 1
-
-
-@pytest.mark.parametrize(("panel", "fault"), [
-    (Lines("L", [1, 2], [0, 1], x_label="frequency ID"), "'frequency ID' does not say which way it runs"),
-    (Lines("L", [1, 2], [0, 1], x_label="frequency ID, fast to slow"), None),
-    (Lines("L", [1, 2], [0, 1], x_label="frequency ID, slow to fast"), "runs the other way"),
-    (Lines("L", [1, 2], [0, 1], x_label="angle θ, fast to slow"), "runs the other way"),
-    (Lines("L", [1, 2], [0, 1], x_label="θ n, slow to fast"), None),
-    (Lines("L", [1, 2], [0, 1], x_label="1 / θ, fast to slow"), None),
-    (Bars("B", ["1", "2"], [0, 1], x_label="position"), "'position' begins at 1"),
-    (Bars("B", ["", "2"], [0, 1], x_label="fact"), "'fact' begins at 1"),
-    (Bars("B", ["1", "2"], [0, 1], x_label="fact, counted from 1"), None),
-    (Bars("B", ["0", "1"], [0, 1], x_label="fact, counted from 1"), "begins at 0"),
-    (Bars("B", ["red", "2"], [0, 1], x_label="token"), None),
-    (Bars("Attention", None, [[0.5, 0.1], [0.5, 0.9]], stacked=True), "bars of attention add up to 2.00"),
-    (Bars("Attention", None, [[0.5, 0.1], [0.1, 0.9]], series="ab"), None),
-    (Bars("Attention", None, [1.0, 1.0], y_label="largest = 1"), None),
-    (Heatmap("H", np.eye(2), x_label="position b"), None),
-    (Heatmap("H", np.eye(2), y_label="place", row_labels=["1", "2"]), "'place' begins at 1"),
-])  # fmt: skip
-def test_planted_faults_of_axes_are_found(panel, fault) -> None:
-    found = axes.faults(data_of(panel))
-    assert len(found) == (fault is not None)
-    assert all(fault in text for text in found)

@@ -14,7 +14,7 @@ from refusals import refuse_each
 
 from posym_companion.language_models import head_explorer as experiment
 from posym_companion.results import load_result
-from posym_figures._explorer import ARRAYS, HeadInput, format_tau, head_explorer
+from posym_figures._explorer import ARRAYS, HeadInput, head_explorer
 from posym_profile import profile
 from posym_profile.prompts import make_prompts
 
@@ -79,22 +79,6 @@ def test_packed_numbers_are_the_numbers():
         np.testing.assert_allclose(sent_back, array, atol=0.51 * sent[name]["power"] / steps, rtol=1e-5)
 
 
-def test_one_value_and_none_at_all():
-    dead = np.full((LAYERS, HEADS, PLANES), np.nan)
-    sent = payload(make(one_input(entropy=np.ones((LAYERS, HEADS)), plane_symbolic=dead)))["inputs"][0]["arrays"]
-    assert (unpacked(sent["entropy"]) == 1).all()
-    assert np.isnan(unpacked(sent["plane_symbolic"])).all()
-
-
-def test_undefined_is_written_as_such():
-    scores = one_input().arrays["positional"]
-    scores[1, 0, 3, 2] = np.nan
-    shown = make(one_input(positional=scores))
-    row = re.search(r'<tr><th scope="row">3:2</th>(.*?)</tr>', shown.html)[1]
-    assert row.startswith("<td>undefined</td>")
-    assert shown.html.count("undefined</td>") == 1
-
-
 def test_the_table_is_there_before_scripts_run():
     given = one_input()
     shown = make(given)
@@ -124,11 +108,6 @@ def test_inputs_stand_under_their_groups():
     assert "optgroup" not in make().html.split('<select name="input">')[1].split("</select>")[0]
 
 
-def test_temperatures_as_readers_write_them():
-    assert [format_tau(tau) for tau in experiment.TAUS[:4]] == ["10⁻⁵", "3 × 10⁻⁵", "10⁻⁴", "3 × 10⁻⁴"]
-    assert [format_tau(tau) for tau in (0.01, 0.3, 1.0)] == ["0.01", "0.3", "1"]
-
-
 test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: make(caption=" "), "caption must say what is seen; got an empty text"),
     (lambda: make(alt=""), "alt must say what is seen; got an empty text"),
@@ -136,37 +115,8 @@ test_refusals_name_rule_value_and_way_out = refuse_each(
      "an explorer must have at least one input; got none"),
     (lambda: make(one_input("a b")), "an input's name has letters, digits, '_' and '-' only, for links; got 'a b'"),
     (lambda: make(one_input(), one_input()), "names of inputs must differ; got facts, facts"),
-    (lambda: make(one_input(lengths=(1, 3, 4))),
-     "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 3 does not"),
-    (lambda: make(one_input(lengths=(1, 2, 8))),
-     "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 8 does not"),
-    (lambda: make(one_input(lengths=())),
-     "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; got none"),
-    (lambda: make(one_input(tokens=[])),
-     "tokens of input 'facts' must be lists of texts, one a prompt, all of one length; got lengths of no prompt"),
-    (lambda: make(one_input(tokens=["a b"])), "one a prompt, all of one length; got lengths [3]"),
-    (lambda: make(one_input(tokens=[["a"], ["a", "b"]])), "all of one length; got lengths [1, 2]"),
-    (lambda: make(one_input(tokens=[["a"], ["b"]])),
-     "labels of input 'facts' must be one for each of its 2 prompts; got 0"),
-    (lambda: make(layers=(1, 2)), "layers must be a number of its own for each of 5 layers; got [1, 2]"),
-    (lambda: make(taus=(0.0, 1.0, 2.0)), "taus must be positive numbers, at least one; got [0.0, 1.0, 2.0]"),
-    (lambda: make(angles=np.ones(8)), "angles must have shape [layer, plane]; got [8]"),
-    (lambda: make(head=(5, 0)), "head must be a layer below 5 and a head below 3; got (5, 0)"),
-    (lambda: make(length=3), "length must be one of 1, 2, 4, which the sliders step; got 3"),
-    (lambda: make(tau=0.5), "tau must be one of 0.0001, 0.01, 1.0, which the sliders step; got 0.5"),
-    (lambda: make(marked=(7,)), "marked must be layers below 5; got 7"),
-    (lambda: make(turn=[1.0]), "turn must have shape [layer: 5]; got [1]"),
-    (lambda: make(one_input(start=4)), "input 'facts' has 10 tokens, too few for blocks over 8 from token 4; pass"),
-    (lambda: make(one_input(entropy=np.ones((4, 3)))),
-     "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Its lengths and tokens, and the"),
-    (lambda: make(one_input(symbolic=2 * np.ones((3, 3, 5, 3)))),
-     "symbolic of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans 2 to 2"),
-    (lambda: make(one_input(examples=-np.ones((1, 5, 3, 10)))),
-     "examples of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
     (lambda: make(replace(one_input(), arrays={"entropy": np.ones((5, 3))})),
      "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
-    (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
-    (lambda: make(limit=5000), "the packed numbers take 0.0 MB"),
     literally=True,
 )  # fmt: skip
 
@@ -390,17 +340,6 @@ def test_arrow_keys_move_over_the_map(open_page):
     assert page.evaluate(focused) is None
 
 
-def test_lists_choose_head_and_input(open_page):
-    page = open_page()
-    page.locator("[name=head]").select_option("14")
-    assert chosen(page) == "Layer 4, head 2 ◆"
-    before = drawn(page)
-    page.locator("[name=input]").select_option("text")
-    assert page.locator(".posym-ex-note").text_content() == "A note on text."
-    assert different(before, drawn(page)) == set(PARTS)
-    hash_of(page, "#head=4.2&input=text")
-
-
 def test_the_temperature_moves_the_points(open_page):
     page = open_page()
     before, place = drawn(page), place_of(page, 3)
@@ -440,28 +379,6 @@ def test_a_reload_restores_what_was_seen(open_page):
     assert page.evaluate("history.length") == 2
 
 
-def test_links_and_the_way_back(open_page):
-    page = open_page()
-
-    def comes(name):
-        page.wait_for_function(f"document.querySelector('.posym-ex-name').textContent === 'Layer {name}'")
-
-    page.locator("#visit").click()
-    comes("1, head 2")
-    assert page.locator("[name=input]").input_value() == "text"
-    assert page.locator("[name=tau]").input_value() == "2"
-    page.go_back()
-    comes("2, head 1")
-    page.go_forward()
-    comes("1, head 2")
-    page.locator("[name=head]").select_option("0")
-    hash_of(page, "#head=0.0&input=text&tau=1")
-    page.locator("#visit").click()
-    comes("1, head 2")
-    page.go_back()
-    comes("0, head 0")
-
-
 def test_addresses_are_read_with_care(open_page):
     page = open_page()
     for address, expected, tau in (
@@ -478,14 +395,6 @@ def test_addresses_are_read_with_care(open_page):
         page.reload()
         assert chosen(page) == expected, address
         assert page.locator("[name=tau]").input_value() == tau, address
-
-
-def test_a_notebook_keeps_its_own_address(open_page):
-    page = open_page(body='data-jp-theme-light="true"', address="#head=3.0")
-    assert chosen(page) == "Layer 2, head 1"
-    page.locator("[name=head]").select_option("4")
-    page.wait_for_timeout(300)
-    assert page.evaluate("location.hash") == "#head=3.0"
 
 
 def test_undefined_is_never_a_number(open_page):
@@ -546,15 +455,6 @@ def test_inputs_have_cuts_and_prompts_of_their_own(open_page):
     hash_of(page, "#head=1.1&block=4")
 
 
-def test_layers_are_called_as_they_are_in_the_model(open_page):
-    page = open_page(make(layers=(3, 5, 7, 9, 11), head=(1, 2)), address="#head=9.1")
-    assert chosen(page) == "Layer 9, head 1"
-    assert page.locator("[name=head] option").nth(14).text_content() == "layer 11, head 2"
-    page.locator("[name=head]").select_option("14")
-    hash_of(page, "#head=11.2")
-    assert page.locator(".posym-ex-table tbody th").first.text_content() == "3:0"
-
-
 def test_every_text_is_escaped(open_page):
     evil = "</script><script>alert(\"x\")</script><b title='&'>"
     given = replace(one_input(), label=evil, note=evil, group=evil, tokens=[[evil] * (SPAN + 2)])
@@ -570,30 +470,6 @@ def test_without_scripts_the_table_is_read(open_page):
     page = open_page(java_script_enabled=False)
     assert page.locator(".posym-ex-table td").first.is_visible()
     assert not page.locator("[name=tau]").is_visible()
-
-
-def test_a_tap_on_a_narrow_page_chooses(open_page):
-    page = open_page(width=390, has_touch=True, is_mobile=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.locator(".posym-ex-plane").scroll_into_view_if_needed()
-    head, (x, y) = alone(page)
-    page.touchscreen.tap(x, y)
-    assert chosen(page).startswith(f"Layer {head // HEADS}, head {head % HEADS}")
-    wide = page.locator(".posym-ex-plane svg").get_attribute("viewBox")
-    page.set_viewport_size({"width": 340, "height": 800})
-    page.wait_for_function(
-        "old => document.querySelector('.posym-ex-plane svg').getAttribute('viewBox') !== old", arg=wide
-    )
-
-
-def test_the_table_follows(open_page):
-    page = open_page()
-    page.locator("summary").click()
-    cell = page.locator(".posym-ex-table tbody tr").nth(5).locator("td").first
-    given = one_input()
-    assert cell.text_content() == f"{given.arrays['positional'][1, 0].ravel()[5]:.2f}"
-    set_slider(page, "tau", 2)
-    assert cell.text_content() == f"{given.arrays['positional'][1, 2].ravel()[5]:.2f}"
 
 
 def test_two_explorers_do_not_mix(open_page):

@@ -115,40 +115,6 @@ def test_words_set_a_figure_again_and_again_and_the_page_stays(worded) -> None:
     assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
 
 
-def test_a_figure_out_of_sight_comes_into_view_and_one_in_sight_stays(worded) -> None:
-    page = worded(10, viewport={"width": 900, "height": 900}, reduced_motion="reduce")
-    page.get_by_text("fast").click()
-    assert page.evaluate("scrollY") == 0
-    page = worded(1200, viewport={"width": 900, "height": 900}, reduced_motion="reduce")
-    page.get_by_text("fast").click()
-    top, bottom = page.locator("figure").first.evaluate(
-        "x => [x.getBoundingClientRect().top, x.getBoundingClientRect().bottom]"
-    )
-    assert page.evaluate("scrollY") > 0
-    assert top < 600 < bottom
-
-
-def test_words_open_the_folds_around_their_figure(worded, opened, tmp_path: Path) -> None:
-    worded(10)
-    file = tmp_path / "worded.html"
-    text = file.read_text(encoding="utf-8")
-    figure = text[text.index("<figure") : text.index("</figure>") + 9]
-    fold = "<details><summary>All</summary><details><summary>More</summary>{}</details></details>"
-    file.write_text(text.replace(figure, fold.format(figure), 1), encoding="utf-8")
-    page = opened(file="worded.html")
-    assert not page.locator("figure").first.is_visible()
-    page.get_by_text("fast").click()
-    assert page.locator("figure .posym-panels").first.is_visible()
-
-
-def test_words_have_the_colour_of_what_they_name(worded) -> None:
-    page = worded(10)
-    page.add_style_tag(content=":root { color-scheme: light dark; }")
-    for scheme, colour in (("light", "rgb(178, 78, 0)"), ("dark", "rgb(245, 165, 102)")):
-        page.emulate_media(color_scheme=scheme)
-        assert page.get_by_text("fast").evaluate("link => getComputedStyle(link).color") == colour
-
-
 def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     rows = list(csv.DictReader(saved(opened(), "CSV", tmp_path).splitlines()))
     expected = waves(0.5, "a&b")
@@ -169,28 +135,6 @@ def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert rows[-1]["series"] == "sum"
     assert float(rows[-1]["y"]) == pytest.approx(expected[4]["sum"], abs=1e-3)
-
-
-def test_ticks_without_a_label_have_one_in_numbers_and_under_the_pointer(open_page, tmp_path) -> None:
-    cases = (
-        (["1", "", "", "4"], ["1", "2", "3", "4"]),
-        (["", "1", "", ""], ["0", "1", "2", "3"]),
-        (["a", "", "b", ""], ["a", "1", "b", "3"]),
-        (["", "", "", ""], ["0", "1", "2", "3"]),
-        ((), ["0", "1", "2", "3"]),
-    )
-    panels = [
-        [Bars("B", labels, np.arange(4.0)), Heatmap("H", np.zeros((1, 4)), column_labels=labels)] for labels, _ in cases
-    ]
-    page = open_page([slider_figure(both, [], caption="C.", alt="A.") for both in panels])
-    for place, (_, expected) in enumerate(cases):
-        rows = list(csv.DictReader(saved(page, "CSV", tmp_path, place).splitlines()))
-        assert [row["x"] for row in rows] == expected * 2
-        drawn = page.locator("figure").nth(place)
-        drawn.scroll_into_view_if_needed()
-        box = drawn.locator(".posym-box").first.bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.5)
-        assert drawn.locator(".posym-tip").first.text_content() == f"{expected[3]}: 3"
 
 
 def test_drawings_as_svg_carry_their_looks(opened, tmp_path: Path) -> None:

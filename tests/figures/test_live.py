@@ -1,6 +1,5 @@
 """Live figures: what the widget takes, computes and refuses, and that it agrees with the frames of the page."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -171,39 +170,9 @@ def test_given_frames_are_compared_with_the_function() -> None:
         figure([Lines("L", TOKENS, frames + 0.01)], [THETA], halting).widget()
 
 
-def test_panels_over_some_sliders_and_fixed_ones() -> None:
-    calls = []
-
-    def count(theta, keys):
-        calls.append((theta, keys))
-        return [[keys * 10 + theta], None, [theta]]
-
-    panels = [
-        Readout(["both"], over=("keys", "theta"), format=".1f"),
-        Bars("Fixed", ["a"], [1.0], over=()),
-        Readout(["one"], over=("theta",), format=".1f"),
-    ]
-    shown = figure(panels, (THETA, KEYS), count)
-    rows = [panel.get("rows") for panel in shown.data["panels"]]
-    assert rows[0][0]["v"] == [f"{keys * 10 + theta:.1f}" for keys in (2, 4, 8) for theta in (0.1, 0.5, 1.0)]
-    assert rows[2][0]["v"] == ["0.1", "0.5", "1.0"]
-    assert len(calls) == 9
-    assert shown.widget().shown["panels"][1] == {}
-
-
 test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: figure(compute=None), "lines 'Lines' has no frames; pass them, or a compute that makes"),
     (lambda: figure(compute=lambda theta: []), r"names of the sliders as keywords \(theta, keys,", TypeError),
-    (lambda: figure(compute=lambda **values: waves(**values)[:2]), "one array for each of the 6 panels; got 2"),
-    (lambda: figure(compute=lambda **values: 3.0), "one array for each panel; got float", TypeError),
-    (lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"wrong": 1}),
-     "compute may set frames, lower, upper, marker of 'L'; got 'wrong'"),
-    (lambda: figure([Readout(["a", "b"], title="R")], [THETA], lambda theta: [1, 2, 3]),
-     "one value for each of the 2 rows of the readout 'R', or label -> value; got 3 values"),
-    (lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"marker": theta}),
-     "compute must return frames of 'L' for every setting, since the panel has none"),
-    (lambda: figure([Readout(["a"])], [Slider(name, name, range(200)) for name in "st"], lambda s, t: [s]),
-     "would be called for 40,000 settings, but a figure calls it for 20,000 at most; use fewer settings, or"),
 )  # fmt: skip
 
 
@@ -212,27 +181,6 @@ def test_a_frame_of_another_size_is_refused() -> None:
     widget = figure([Heatmap("C")], [THETA], lambda theta: np.zeros((2, next(sizes)))).widget()
     with pytest.raises(ValueError, match="must return frames of 'C' in the shape of its frames"):
         widget.values = {"theta": 0.3}
-
-
-def test_no_comm_is_opened_where_no_kernel_runs_or_a_book_is_built(monkeypatch) -> None:
-    class Shell:
-        kernel = object()
-
-    shown = figure()
-    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
-    monkeypatch.setitem(sys.modules, "IPython", type("IPython", (), {"get_ipython": staticmethod(Shell)}))
-    monkeypatch.setenv("POSYM_STATIC", "1")
-    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
-    monkeypatch.delenv("POSYM_STATIC")
-    bundle, _ = shown._repr_mimebundle_()
-    assert set(bundle) == {"text/html", "text/plain", "application/vnd.jupyter.widget-view+json"}
-    still = figure([Lines("L", TOKENS, np.zeros((3, 6)))], [THETA], None)
-    assert set(still._repr_mimebundle_()) == {"text/html", "text/plain"}
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "anywidget" else find(name, *rest)
-    )
-    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
 
 
 def test_without_anywidget_the_package_works_and_the_error_names_the_extra(root) -> None:
@@ -346,15 +294,6 @@ def test_a_figure_whose_kernel_is_gone_stands_at_a_setting_that_it_draws_and_say
     assert page.input_value("input[type=range]") == "2"
 
 
-def test_a_front_end_that_refuses_to_ask_is_believed_at_once(field) -> None:
-    page, _ = field
-    page.evaluate("() => void (window.disposed = true)")
-    type_in(page, "0.6")
-    page.clock.fast_forward(100)
-    assert labelled_and_drawn(page) == ("0.7", "700")
-    assert page.inner_text(".posym-note").startswith("The kernel does not answer")
-
-
 def test_a_kernel_that_was_only_busy_moves_the_figure_when_it_answers(field) -> None:
     page, widget = field
     type_in(page, "0.62")
@@ -399,15 +338,3 @@ def test_what_is_kept_while_the_kernel_computes_is_named_by_what_is_drawn(field,
     assert page.inner_text(".posym-said") == "The kernel is asked for field.html."
     page.clock.fast_forward(11_000)
     assert page.inner_text(".posym-said") == "The kernel does not answer, so there is no field.html."
-
-
-def test_a_widget_without_a_function_goes_where_it_was_sent_to(orphan) -> None:
-    frames = np.arange(18.0).reshape(3, 6)
-    rows = Readout({"n": [1.0, 2.0, 3.0]}, format=".0f")
-    page, widget = orphan(figure([rows, Lines("L", TOKENS, frames)], [THETA], None))
-    type_in(page, "0.8")
-    page.clock.fast_forward(100)
-    widget.values = {"theta": 0.8}
-    page.evaluate("shown => tell('shown', shown)", widget.shown)
-    assert labelled_and_drawn(page) == ("1", "3")
-    assert page.inner_text(".posym-note") == ""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import accept
@@ -19,11 +15,7 @@ import pytest
 import rerun
 from build_book import chapters
 from execute import executed, read
-from jupyter_kernels import stop_in_time
 from reads import ROOT
-
-from posym_companion.verdicts import count_cases, seed_range
-from posym_core.metrics._stats import Estimate
 
 
 @pytest.mark.parametrize("chapter", chapters(ROOT), ids=lambda chapter: chapter.stem)
@@ -119,28 +111,6 @@ def test_values_of_the_lock_are_the_same_but_for_rounding(accepted: Any, found: 
     assert (accept.value_differs(found, accepted) == "") == same
 
 
-def test_numbers_stand_in_the_lock_to_six_digits_and_as_json_knows_them() -> None:
-    estimate = Estimate(value=1 / 3, low=-1 / 7, high=math.inf)
-    assert accept._plain(estimate) == [0.333333, -0.142857, "inf"]
-    assert accept._plain(seed_range([1.0, 2.0])) == [1.5, 1.0, 2.0]
-    assert [accept._plain(x) for x in (123456789.0, -0.0, math.nan, 7, "why", count_cases([1, 0]))] == [
-        123457000.0, 0.0, "nan", 7, "why", "1 of 2",
-    ]  # fmt: skip
-
-
-def test_names_that_only_one_side_has_differ() -> None:
-    wrong = accept.differences({"a": "1", "b": "2"}, {"b": "2", "c": "3"}, accept.text_differs)
-    assert wrong == {"a": "was accepted and is gone", "c": "is new and was not accepted"}
-
-
-def test_the_lock_is_written_as_it_is_read_a_line_for_each_value(tmp_path: Path) -> None:
-    (tmp_path / "tests").mkdir()
-    lock = {"T-1 | γ": [0.1, 0.05, "nan"], "T-1 | verdict": "partly", "T-1 | fails in": []}
-    accept.write_lock(tmp_path, lock)
-    assert read(tmp_path / accept.LOCK) == lock
-    assert len((tmp_path / accept.LOCK).read_text(encoding="utf-8").splitlines()) == len(lock) + 2
-
-
 @pytest.fixture
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A book of one chapter, and what executes it and accepts it: what its cell prints, and another row's number."""
@@ -181,28 +151,6 @@ def test_what_is_accepted_is_said_and_rounding_is_left_as_it_was(book: Any) -> N
     assert read(root / accept.LOCK) == {"T-1 | share": 0.48}
 
 
-def test_what_was_accepted_of_a_chapter_that_is_gone_goes(book: Any) -> None:
-    root, accepted = book
-    accepted("share 0.44\n", 0.5)
-    gone = root / accept.EXPECTED / "gone.md"
-    gone.write_text("<!-- cell other -->\n1\n")
-    assert [*accept.orphans(root)] == [gone]
-    assert accepted("share 0.44\n", 0.5) == {"book/expected/gone.md": "goes with its chapter"}
-    assert not gone.exists()
-
-
-def test_pictures_and_figures_are_no_text() -> None:
-    shown = [
-        nbformat.v4.new_output("display_data", {"text/markdown": "**0.44**\n", "text/plain": "<Markdown>"}),
-        nbformat.v4.new_output("execute_result", {"image/png": "", "text/plain": "<Figure>"}),
-        nbformat.v4.new_output("execute_result", {"text/html": "<figure>", "text/plain": "Figure at 0x7f"}),
-        nbformat.v4.new_output("stream", name="stdout", text="sa"),
-        nbformat.v4.new_output("stream", name="stdout", text="id\n"),
-        nbformat.v4.new_output("execute_result", {"text/plain": "3"}),
-    ]
-    assert accept.printed(nbformat.v4.new_code_cell(outputs=shown)) == "**0.44**\n\nsaid\n\n3"
-
-
 def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
     for prints in ("0.45", "0.47", "nan"):
         cells = [nbformat.v4.new_code_cell(f"x = '{prints}'"), nbformat.v4.new_code_cell("print('mean', x)", id="mean")]
@@ -221,55 +169,3 @@ def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
     assert set(re.findall(r"^FAILED (\S+)\.ipynb::Cell 1", run.stdout, re.M)) == {"0.47", "nan"}, run.stdout
     assert "0.44 was accepted, 0.47 is found, in 'mean 0.44'" in run.stdout
     assert "4 passed" in run.stdout
-
-
-def test_nbval_runs_what_the_build_has_not_executed_and_what_is_quick(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = {"stale": None, "quick": 2.0, "slow": 60.0}
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
-    (tmp_path / "book").mkdir()
-    for name in seconds:
-        nbformat.write(notebook, tmp_path / "book" / f"{name}.ipynb")
-    toc = ["format: jb-book", "root: book/stale", "chapters:", "- file: book/quick", "- file: book/slow"]
-    (tmp_path / "_toc.yml").write_text("\n".join(toc))
-    monkeypatch.setattr(rerun, "is_current", lambda root, chapter: seconds[chapter.stem] is not None)
-    monkeypatch.setattr(rerun, "last_run", lambda root, chapter: {"seconds": seconds[chapter.stem]})
-    assert [path.stem for path in rerun.write_chapters(tmp_path)] == ["stale", "quick"]
-    assert {path.stem for path in (tmp_path / "_build" / "rerun").rglob("*.ipynb")} == {"stale", "quick"}
-
-
-class Blocking:
-    """A kernel whose sockets never close."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(["sleep", "600"])
-        self.km = SimpleNamespace(provisioner=SimpleNamespace(pid=self.process.pid))
-        self.never = threading.Event()
-
-    def stop(self) -> None:
-        self.never.wait()
-
-
-def test_a_kernel_that_does_not_stop_is_killed_and_holds_nothing_up():
-    class Kernel(Blocking):
-        pass
-
-    stop_in_time(0.1, Kernel)
-    kernel = Kernel()
-    kernel.stop()
-    assert kernel.process.wait(10) == -signal.SIGKILL
-    kernel.never.set()
-
-
-def test_a_kernel_that_stops_is_left_alone():
-    class Kernel(Blocking):
-        pass
-
-    stop_in_time(10, Kernel)
-    kernel = Kernel()
-    kernel.never.set()
-    kernel.stop()
-    assert kernel.process.poll() is None
-    kernel.process.kill()
-    kernel.process.wait()

@@ -96,12 +96,6 @@ def run_cell(shell: Shell, address_: str, folder: str) -> None:
     exec(address.TEMPLATE.format(address=address_, folder=folder), {"get_ipython": lambda: shell})
 
 
-def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], shell: Shell) -> None:
-    run_cell(shell, PLACEHOLDER, "book")
-    assert capfd.readouterr() == ("", "")
-    assert shell.asked == []
-
-
 def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: Shell) -> None:
     installed: list[list[str]] = []
     monkeypatch.setattr("subprocess.run", lambda command, *, check: installed.append(command) if check else None)
@@ -118,7 +112,3 @@ def test_set_up_cell_refuses_the_placeholder(monkeypatch: pytest.MonkeyPatch, sh
     with pytest.raises(RuntimeError, match=r"OWNER/posym is a placeholder; set the repository's own with tools"):
         run_cell(shell, PLACEHOLDER, "book")
     assert shell.asked == []
-
-
-def test_set_up_cell_is_short() -> None:
-    assert len([line for line in address.TEMPLATE.splitlines() if line]) <= 8

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-import mmap
 import re
 import sys
 import types
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks import __main__ as benchmarks
 from benchmarks import cards
-from benchmarks.timing import best, best_of_each, peak_memory
 
 
 @pytest.fixture
@@ -37,22 +34,6 @@ def test_the_readme_quotes_three_rows_of_the_stored_table(root: Path) -> None:
     assert set(quoted) <= set(stored)
 
 
-def test_all_timed_parts_are_run_in_order_and_kept(
-    parts: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmarks.main(["--save"], tmp_path / "RESULTS.md")
-    printed = capsys.readouterr().out
-    assert printed.splitlines()[2:] == [
-        "| measured | ratio |",
-        "| --- | --- |",
-        *(row for part in benchmarks.TIMED for row in parts[part]),
-    ]
-    assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == printed
-    (card,) = cards.stored_cards(tmp_path / "devices")
-    assert list(card.parts) == list(benchmarks.TIMED)
-    assert card.parts["scores"].rows == [("scores: a | b, of 3", "2.0 times faster")]
-
-
 def test_a_run_that_fails_leaves_the_stored_table(
     parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,82 +45,6 @@ def test_a_run_that_fails_leaves_the_stored_table(
     with pytest.raises(RuntimeError, match="no model"):
         benchmarks.main(["--save"], tmp_path / "RESULTS.md")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["scored"], "unknown part scored; choose from scores"),
-        (["scores", "browsers", "--save"], "unknown part browsers"),
-    ],
-)
-def test_refuses_what_it_cannot_do(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        benchmarks.main(arguments, tmp_path / "RESULTS.md")
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_runs_on_the_cpu_is_measured_there_also_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unasked(*_: object) -> None:
-        raise AssertionError("asked about a GPU")
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated", "synchronize"):
-        monkeypatch.setattr(torch.cuda, name, unasked)
-    pages = mmap.mmap(-1, 2**26)  # new pages, whatever memory earlier tests have left to this process
-    assert peak_memory(lambda: pages.write(b"1" * 2**26), torch.device("cpu")) > 2**25
-    assert best(lambda: None, repeats=1) >= 0
-
-
-def test_runs_that_are_compared_take_turns() -> None:
-    done: list[str] = []
-    times = best_of_each(lambda: done.append("a"), lambda: done.append("b"), repeats=2)
-    assert "".join(done) == "ababab"
-    assert len(times) == 2
-
-
-def test_parts_are_put_beside_what_a_device_has(
-    parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The table of all parts stays; tests marked gpu are run where there is one."""
-    monkeypatch.setattr(benchmarks, "tests_said", lambda: pytest.fail("no GPU is here"))
-    benchmarks.main(["tools", "ensemble", "--save"], tmp_path / "RESULTS.md")
-    parts["ensemble"] = ["| 24 toys | 9.0 times faster |"]
-    benchmarks.main(["ensemble", "--save"], tmp_path / "RESULTS.md")
-    assert not (tmp_path / "RESULTS.md").exists()
-    (card,) = cards.stored_cards(tmp_path / "devices")
-    assert {name: part.rows for name, part in card.parts.items()} == {
-        "tools": [("tools: a | b, of 3", "2.0 times faster")],
-        "ensemble": [("24 toys", "9.0 times faster")],
-    }
-    assert card.device == cards.processor_or_card(torch.device("cpu"))
-    assert (card.driver, card.source, card.tests) == ("", "", "")
-    said = card.parts["ensemble"].said()
-    assert all(word in said for word in ("commit ", f"torch {torch.__version__}", "transformers ", " thread"))
-    page = (tmp_path / "devices" / f"{card.file}.md").read_text(encoding="utf-8")
-    assert "| 24 toys | 9.0 times faster |" in page
-    assert cards.NOT_MET not in page
-
-
-def test_a_card_is_kept_with_its_driver_and_the_tests_that_ran_there(
-    parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(benchmarks, "choose_device", lambda: torch.device("cuda"))
-    monkeypatch.setattr(benchmarks, "describe_device", lambda device: "a card")
-    monkeypatch.setattr(benchmarks, "tests_said", lambda: "7 passed in 3.00s")
-    monkeypatch.setattr(cards, "describe_device", lambda device: "NVIDIA H100 80GB HBM3")
-    monkeypatch.setattr(cards, "_driver", lambda device: "575.1")
-    benchmarks.main(["ensemble", "--save"], tmp_path / "RESULTS.md")
-    page = (tmp_path / "devices" / "nvidia-h100-80gb-hbm3.md").read_text(encoding="utf-8")
-    assert page.startswith("# NVIDIA H100 80GB HBM3\n\nDriver: 575.1.\n\nTests marked `gpu`: 7 passed in 3.00s.\n")
-    assert cards.stored_row("ensemble", tmp_path / "devices").startswith(
-        "ensemble: a | b, of 3: 2.0 times faster (NVIDIA H100 80GB HBM3, 20"
-    )
-    with pytest.raises(LookupError, match="no stored row of an accelerator begins with 'scores'"):
-        cards.stored_row("scores", tmp_path / "devices")
 
 
 def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:

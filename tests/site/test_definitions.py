@@ -34,18 +34,6 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_first_mentions_become_links_that_say_what_they_mean(site: Path) -> None:
-    text = (site / "book" / "page.html").read_text(encoding="utf-8")
-    link = '<a class="posym-term" href="reference/glossary.html#term-'
-    assert text.count(link) == 3
-    assert f'{link}Angle-frequency" data-said="θ_k, how &quot;far&quot; a plane turns.">angle</a>.' in text
-    assert f'{link}Pure-head" data-said="One score near 1.">pure heads</a>, a pure head' in text
-    assert f'<em>{link}Index" data-said="A task.">Index</a></em>' in text
-    assert 'href="introduction.html#id6" data-said="Somebody. A paper.">' in text
-    assert '<script src="../_static/definitions.js" defer></script>' in text
-    assert "data-said" not in (site / "book" / "reference" / "glossary.html").read_text(encoding="utf-8")
-
-
 def test_hover_focus_tap_and_escape(site: Path, root: Path) -> None:
     (site / "_static").mkdir()
     script = (root / "book" / "_static" / "definitions.js").read_text(encoding="utf-8")

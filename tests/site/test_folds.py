@@ -92,22 +92,6 @@ def test_cells_between_two_texts_share_a_fold(page: str, expected: str) -> None:
     assert seen(page) == expected
 
 
-def test_a_fold_that_a_hidden_cell_shows_stays_whole() -> None:
-    inner = "<details><summary>More</summary>\n<p>B</p>\n</details>"
-    page = folds.fold_cells(aside("a", f"{inner}\n<p>C</p>", "Runs") + "<p>End.</p>")
-    assert len(re.findall("<div", page)) == len(re.findall("</div>", page))
-    assert page.index("<summary>Runs") < page.index(inner) < page.index("C</p>") < page.rindex("</details>")
-    assert page.rindex("</details>") < page.index("End.")
-
-
-def test_anchors_and_tags_of_cells_stay() -> None:
-    tagged = barred("a = 1").replace('<div class="cell ', '<div class="cell tag_shows-u25-7 ', 1)
-    tagged = tagged.replace('container">', 'container"><span id="shows-u25-7"></span>', 1)
-    page = folds.fold_cells(tagged + barred("b", "B"))
-    assert page.index("<span id=") < page.index("B") < page.index("<details")
-    assert 'class="cell tag_shows-u25-7 tag_hide-input docutils' in page
-
-
 def boxed(kind: str, text: str) -> str:
     return f'<div class="{kind}admonition">\n<p class="admonition-title">Title</p><p>{text}</p>\n</div>'
 
@@ -140,23 +124,3 @@ def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None
         "Where these numbers come from e e"
     )
     assert re.search(r"</details>\s*</section>\s*<section", page)
-
-
-@pytest.mark.parametrize(
-    "kept",
-    [
-        boxed("solution dropdown ", "a"),
-        '<details class="posym-row stay"><summary>U25-1</summary>a</details>',
-        f'<figure class="posym-figure">{folds.make_fold("All heads", "a")}</figure>',
-        "<p>Nothing is folded.</p>",
-    ],
-)
-def test_solutions_figures_and_folds_that_say_so_stay(kept: str) -> None:
-    page = f"<article>{section('One', kept, '<p>After.</p>')}</article>"
-    assert folds.merge_folds(page) == page
-    assert folds.merge_folds(kept) == kept
-
-
-def test_a_div_that_is_never_closed_is_told() -> None:
-    with pytest.raises(ValueError, match="a div of a page is never closed"):
-        folds.fold_cells(cell(code("a"))[:-8])

@@ -23,9 +23,6 @@ LONGEST_CELL = 25
 # Calls by which a chapter makes a figure: of Matplotlib, or of the package's own plots.
 DRAWING_MODULES = {"matplotlib.pyplot", "posym_companion.book.chapter_plots", "posym_figures.plots"}
 
-# The line below the head of a table, in Markdown.
-RULE = re.compile(r"\s*\|(\s*:?-+:?\s*\|)+\s*$")
-
 LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
 CHAPTERS = sorted((ROOT / "book").rglob("*.ipynb"))
 
@@ -171,14 +168,6 @@ def test_captions_say_what_to_look_at_and_what_to_conclude() -> None:
     none_has(lambda x: [caption for caption in captions(x) if sentences(caption) < 2])
 
 
-def test_captions_are_found() -> None:
-    cells = ['SAID = "Look. Conclude."\nslider_figure(caption=SAID)', 'trainer(caption=f"At {x:.2f}. "\n"Conclude.")']
-    cells += ["import matplotlib.pyplot as plt", "plt.plot([1])", "picture()"]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    notebook.cells[-1].metadata["mystnb"] = {"figure": {"caption": "At 1.5."}, "image": {"alt": "a picture"}}
-    assert [sentences(caption) for caption in captions(notebook)] == [2, 2, 0, 1]
-
-
 def shared_ids(notebook: NotebookNode) -> list[str | None]:
     identifiers = [cell.get("id") for cell in notebook.cells]
     return [each for each, often in Counter(identifiers).items() if not each or often > 1]
@@ -235,67 +224,6 @@ def lost_names(notebook: NotebookNode) -> dict[str, list[str]]:
 
 def test_live_figures_compute_the_same_when_the_chapter_has_run_to_its_end() -> None:
     none_has(lost_names, "give these names of their own")
-
-
-def test_names_that_a_live_figure_loses_are_found() -> None:
-    cells = ["n, m = 8, 2", "def wave(t):\n    k = t\n    return half(k)", "def half(k):\n    return k * n / m"]
-    cells += ["show(compute=wave)", "other(compute=lambda t: m)", "k = n = 9"]
-    assert moved_on(cells) == {"wave": {"n"}, "lambda t: m": set()}
-    assert moved_on([*cells, "for m in range(3):\n    print(m)"])["wave"] == {"n", "m"}
-
-
-def test_figure_finder_knows_its_cells() -> None:
-    names = drawing_names(
-        ast.parse("import matplotlib.pyplot as plt\nfrom posym_figures import plots\nimport numpy as np")
-    )
-    names |= drawing_names(ast.parse("from posym_figures.plots import heatmap"))
-    assert names == {"plt", "plots", "heatmap"}
-    for source in ("figure, axes = plt.subplots()", "plots.plane(scores)", "_ = heatmap(matrix)"):
-        assert draws(ast.parse(source), names)
-    for source in ("np.mean(x)", "import matplotlib.pyplot as plt", "scores.positional.mean()"):
-        assert not draws(ast.parse(source), names)
-
-
-def written_tables(notebook: NotebookNode) -> list[str]:
-    """Cells that write the line below a table's head by hand, where ``posym_companion.book.Table`` writes it."""
-    texts = [(cell, node) for cell in code_cells(notebook) for node in ast.walk(ast.parse(cell.source))]
-    constants = [(cell, node.value) for cell, node in texts if isinstance(node, ast.Constant)]
-    return [opening(cell) for cell, text in constants if isinstance(text, str) and RULE.match(text)]
-
-
-def test_tables_are_made_by_the_book_s_own() -> None:
-    none_has(written_tables, "use `Table` of posym_companion.book")
-
-
-def test_tables_by_hand_are_found() -> None:
-    cells = ['lines = ["| a | b |", "|:---|---:|"]', 'rule = "| --- |" * n', 'x = "|v| before the swap"', 'y = "|"']
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    assert written_tables(notebook) == cells[:2]
-
-
-def shared_functions(chapters: dict[str, NotebookNode]) -> dict[str, list[str]]:
-    """Functions that two chapters define alike, each with the chapters that do."""
-    found: dict[str, set[str]] = {}
-    for name, notebook in chapters.items():
-        for cell in code_cells(notebook):
-            for node in ast.walk(ast.parse(cell.source)):
-                if isinstance(node, ast.FunctionDef):
-                    found.setdefault(ast.unparse(node), set()).add(name)
-    return {source: sorted(names) for source, names in found.items() if len(names) > 1}
-
-
-def test_no_function_stands_in_two_chapters() -> None:
-    found = shared_functions(notebooks())
-    assert not found, "\n".join(["these belong in posym_companion.book", *map(str, found.items())])
-
-
-def test_functions_in_two_chapters_are_found() -> None:
-    one, other = ("def f(x):\n    # why\n    return x", "y = 1\ndef f(x): return x"), ("def f(x):\n    return -x",)
-    chapters = {
-        name: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-        for name, sources in {"a": one[:1], "b": one[1:], "c": other}.items()
-    }
-    assert list(shared_functions(chapters).values()) == [["a", "b"]]
 
 
 def exported(tree: ast.AST) -> list[str]:

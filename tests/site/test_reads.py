@@ -52,23 +52,3 @@ def test_a_change_counts_where_it_was_read(project: Path, name: str, text: str |
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir() if text is None else path.write_text(text)
     assert (reads.make_key(project, notebook("1"), READS) != before) == counts
-
-
-def test_code_of_cells_counts_and_text_does_not(project: Path) -> None:
-    key = reads.make_key(project, notebook("1 + 1"), [])
-    words = {"cell_type": "markdown", "metadata": {}, "source": ["More words."]}
-    assert reads.make_key(project, {"cells": [words, *notebook("1 + 1")["cells"]]}, []) == key
-    assert reads.make_key(project, notebook("1 + 2"), []) != key
-    assert reads.make_key(project, notebook("1 + 1", "raises-exception"), []) != key
-    assert reads.make_key(project, notebook("1 + 1", "hide-input"), []) == key
-
-
-def test_reads_are_files_of_the_project_by_their_names(project: Path) -> None:
-    paths = [
-        project / "results/heads",
-        project / "posym_core/metrics/__pycache__/_swaps.cpython-311.pyc",
-        project / "_build/html/index.html",
-        project,
-        Path("/etc/hosts"),
-    ]
-    assert reads.name_reads(project, map(str, paths)) == ["posym_core/metrics/_swaps.py", "results/heads"]

@@ -83,14 +83,6 @@ def test_pages_are_kept_while_nothing_changes_all_of_them(project: Path, name: s
     assert (build_book.pages_key(project) == before) == same
 
 
-def test_a_new_title_reaches_all_pages(project: Path) -> None:
-    before = build_book.pages_key(project)
-    write_notebook(project / "book" / "scores.ipynb", "# Scores", "2 + 2")
-    assert build_book.pages_key(project) == before
-    write_notebook(project / "book" / "scores.ipynb", "# Two scores", "2 + 2")
-    assert build_book.pages_key(project) != before
-
-
 @pytest.mark.parametrize("change", ["added", "renamed", "removed"])
 def test_site_is_current_only_while_nothing_changes(project: Path, change: str, rendered: dict[str, Any]) -> None:
     assert not build_book.site_is_current(project)
@@ -109,13 +101,6 @@ def test_site_is_current_only_while_nothing_changes(project: Path, change: str, 
     else:
         file.unlink()
     assert not build_book.site_is_current(project)
-
-
-def test_nothing_is_done_while_nothing_changes(project: Path, rendered: dict[str, Any]) -> None:
-    assert build_book.build(project) == 0
-    rendered["status"] = AssertionError("rendered again")
-    assert build_book.build(project) == 0
-    assert (project / "_build" / "html" / "index.html").read_text() == "new"
 
 
 @pytest.mark.parametrize(
@@ -172,16 +157,6 @@ def test_readers_download_chapters_without_outputs_but_see_them(project: Path, r
     assert (project / "_build/html/_sources/book/scores.ipynb").read_bytes() == chapter.read_bytes()
 
 
-def test_sources_that_have_not_changed_are_left_alone(project: Path, rendered: dict[str, Any]) -> None:
-    """Sphinx goes by their times."""
-    assert build_book.build(project) == 0
-    staged = project / "_build" / "sources"
-    times = {path: path.stat().st_mtime_ns for path in staged.rglob("*") if path.is_file()}
-    (staged / "book" / "gone.ipynb").write_text("of another state")
-    assert build_book.stage(project) == staged
-    assert times == {path: path.stat().st_mtime_ns for path in staged.rglob("*") if path.is_file()}
-
-
 PYTHON = """\
 #!/bin/bash
 case "$*" in
@@ -208,19 +183,6 @@ def make_environment(project: Path, root: Path) -> Callable[[], tuple[list[str],
         return commands, made.stderr
 
     return run
-
-
-def test_environment_is_made_once(project: Path, make_environment: Callable[[], tuple[list[str], str]]) -> None:
-    installs = [
-        "install --quiet --requirement requirements.txt",
-        "install --quiet --no-deps --requirement requirements-bare.txt --editable .",
-    ]
-    assert make_environment() == (["venv", *installs], "")
-    assert make_environment() == ([], "")
-    for name in ("requirements.txt", "requirements-bare.txt", "pyproject.toml"):
-        (project / name).write_text("numpy==2.4.6\n")
-        assert make_environment() == (installs, "")
-        assert make_environment() == ([], "")
 
 
 def test_interrupted_installation_is_taken_up_again(
@@ -265,17 +227,6 @@ def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
     assert "transformers==5.23\n" in printed
 
 
-def test_notes_of_a_release_are_what_the_changelog_says_of_it(root: Path, tmp_path: Path) -> None:
-    """As the workflow cuts them out; a version of which nothing is said ends it."""
-    jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
-    (lines,) = (step["run"] for step in jobs["build"]["steps"] if "CHANGELOG" in step.get("run", ""))
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.10.0\n\n## 0.1.0\n\n* First.\n\n## 0.0.1\n\n* No.\n")
-    for version, status, said in (("0.1.0", 0, "\n* First.\n\n"), ("0.10.0", 1, "\n"), ("0.2.0", 1, "")):
-        given = os.environ | {"GITHUB_REF_NAME": f"v{version}"}
-        assert subprocess.run(["bash", "-ec", lines], cwd=tmp_path, env=given).returncode == status
-        assert (tmp_path / "notes.md").read_text() == said
-
-
 def test_what_may_sign_a_release_runs_nothing_of_it(root: Path) -> None:
     """The job that builds and tests reads alone; the one that writes takes its files and checks nothing out."""
     jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
@@ -285,16 +236,6 @@ def test_what_may_sign_a_release_runs_nothing_of_it(root: Path) -> None:
     assert used == {"actions/download-artifact", "actions/attest-build-provenance"}
     (command,) = (step["run"] for step in jobs["publish"]["steps"] if "run" in step)
     assert command.startswith("gh release create ")
-
-
-def test_the_lock_holds_names_and_versions_only(root: Path) -> None:
-    """No label of one build, no package of one platform, and no address."""
-    lines = (root / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    pins = [line for line in lines if not line.startswith("#")]
-    assert "torch==2.13.0" in pins
-    assert not [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", pin)]
-    assert not [pin for pin in pins if re.match("nvidia|cuda|triton", pin)]
-    assert not [line for line in lines if "://" in line]
 
 
 def test_missing_browser_stops_continuous_integration(root: Path, tmp_path: Path) -> None:

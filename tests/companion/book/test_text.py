@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.book import Table, describe_sources, fold, number, say, span
+from posym_companion.book import Table, describe_sources, number, say
 from posym_companion.score_statistics import student_interval
 from posym_core.metrics._stats import Estimate
 
@@ -28,21 +28,6 @@ def test_a_table_writes_what_it_is_given() -> None:
 def test_estimates_and_text_keep_their_own_form() -> None:
     table = Table("a", "b", "c", rows=[(ESTIMATE, "0.123", True)], form=".0f")
     assert str(table).endswith("| 0.50 [0.25, 0.75] | 0.123 | True |")
-
-
-@pytest.mark.parametrize(
-    ("align", "rule"), [("lr", ":--|--:|--:"), ("l", ":--|:--|:--"), ("rlc", "--:|:--|:-:"), ("rc", "--:|:-:|:-:")]
-)
-def test_the_last_letter_of_align_repeats(align: str, rule: str) -> None:
-    assert str(Table("a", "b", "c", align=align)).splitlines()[1] == f"|{rule}|"
-
-
-def test_a_table_of_one_column() -> None:
-    assert str(Table("a")).splitlines()[1] == "|:--|"
-
-
-def test_a_bar_within_a_cell_divides_nothing() -> None:
-    assert str(Table("a", rows=[("|v|",)])).splitlines()[2] == r"| \|v\| |"
 
 
 @pytest.mark.parametrize(
@@ -67,11 +52,6 @@ def test_say_shows_parts_one_after_the_other(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("IPython.display.display", lambda text: shown.append(text.data))
     say("Before.", Table("a", rows=[(1,)]), "After.")
     assert shown == ["Before.\n\n| a |\n|:--|\n| 1 |\n\nAfter."]
-
-
-def test_folded_text_stands_apart_from_its_tags() -> None:
-    """Markdown within HTML is read as such only behind an empty line."""
-    assert fold("More", "*one*", "two") == "<details><summary>More</summary>\n\n*one*\n\ntwo\n\n</details>"
 
 
 @dataclass
@@ -103,9 +83,3 @@ def test_described_is_a_list_of_results() -> None:
 )
 def test_numbers_are_written_with_their_intervals(value: object, form: str, text: str) -> None:
     assert number(value, form) == text  # type: ignore[arg-type]
-
-
-def test_span_of_numbers_that_are_written_alike_is_one_number() -> None:
-    assert span(np.array([[0.111, 0.109], [0.3, 0.2]])) == "0.11 to 0.30"
-    assert span([0.111, 0.109]) == "0.11"
-    assert span([3, 12], "d") == "3 to 12"

@@ -171,16 +171,10 @@ def test_a_bias_spreads_what_a_product_leaves_alone():
 
 test_what_does_not_fit_is_refused = refuse_each(
     (lambda: spectra.eigenvalues(torch.ones(2, 3)), r"matrix must be square; got \(2, 3\)"),
-    (lambda: spectra.eigenvalues(torch.ones(3)), "must have shape"),
-    (lambda: spectra.eigenvalues(torch.tensor([[1.0, 2.0], [0.0, 1.0]])), "its own conjugate transpose"),
-    (lambda: spectra.eigenvalues(torch.full((2, 2), math.nan)), "must be finite"),
     (lambda: spectra.kernel_product(torch.eye(2), 2 * torch.eye(2)), "ones on its diagonal; this one is off by 1"),
-    (lambda: spectra.kernel_product(torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 1.0]])),
-     "positive semidefinite; this one has the eigenvalue -1"),
     (lambda: spectra.condition_number(-torch.eye(2)), "the smallest eigenvalue is -1"),
     (lambda: spectra.majorisation(torch.ones(2), torch.ones(3)), "must hold equally many"),
     (lambda: spectra.averaged_kernel(torch.ones(2), 3, torch.ones(3)), "one number per angle"),
-    (lambda: spectra.averaged_kernel(torch.ones(1), 3, -torch.ones(1)), "none below 0"),
     (lambda: spectra.rope_kernels(torch.ones(1), 0), "positions must be a number above 0"),
     (lambda: spectra.toeplitz(torch.ones(2, 2)), "one number per distance"),
     (lambda: spectra.plane_grams(torch.ones(2, 3)), "dim must be even; got 3"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.experiments import SECOND
 from posym_companion.language_models.judges import origin_patching
 from posym_companion.language_models.judges.origin_patching import (
     find_greatest_head,
@@ -99,40 +98,6 @@ def test_attention_is_the_median_head_s_and_not_what_one_head_makes(tmp_path, on
     assert row.parts["attention follows the origin in the plain model"] == f"{now} of 2 wordings"
     assert row.ours["attention that follows origin, median head (plain, likes)"]["value"] == pytest.approx(others)
     assert row.ours["attention that follows origin (plain, likes)"]["value"] == pytest.approx(one, abs=0.02)
-
-
-def test_an_answer_that_whole_keys_do_not_move_is_not_asked(tmp_path):
-    # The mean size of a normal number is 0.8 of its deviation.
-    for size, testable in ((0.15, True), (0.1, False)):
-        row = invented(tmp_path, size=size)
-        asked = {name: held for name, held in row.parts.items() if "answer" in name}
-        assert ("not testable" not in asked.values()) == testable
-        assert row.verdict == ("reproduced in kind" if testable else "partly")
-    row = invented(tmp_path, size=0.0)
-    assert row.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
-    assert row.parts["attention does not follow the origin in the taught model"] == "0 of 2 wordings"
-    assert np.isnan(row.ours["attention that follows origin (plain, likes)"]["value"])
-
-
-def test_another_family_is_asked_by_its_own_runs(tmp_path):
-    invented(tmp_path)
-    row = invented(tmp_path, attention=(0.4, 0.2), model=SECOND)
-    (other,) = row.families
-    assert (row.verdict, row.verdict_of_model, other.verdict) == (
-        "in kind, one family of two",
-        "reproduced in kind",
-        "partly",
-    )
-    assert other.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
-
-
-def test_one_prompt_and_undefined_numbers(tmp_path):
-    row = invented(tmp_path, prompts=1)
-    found = row.ours["attention that follows origin (plain, likes)"]
-    assert found["interval"] == [found["value"]] * 2
-    undefined = invented(tmp_path, attention=(np.nan, np.nan))
-    assert undefined.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
-    assert undefined.parts["attention does not follow the origin in the taught model"] == "0 of 2 wordings"
 
 
 def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):

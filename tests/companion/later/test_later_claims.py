@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from dataclasses import replace
 
@@ -37,14 +36,6 @@ def test_both_claims_are_measured_on_tiny_models(tiny, tokenizer):
             drawn = np.isfinite(arrays["rotated"]).all(-1)
             assert dict(zip(arrays["kinds"].tolist(), drawn.sum(1).tolist(), strict=True)) == {"qwen2": 4, "own": 1}
             np.testing.assert_array_equal(drawn, np.isfinite(arrays["unrotated"]).all(-1))
-
-
-@pytest.mark.usefixtures("lenient")
-def test_both_claims_are_measured_on_another_device(tiny, tokenizer, monkeypatch, other_device):
-    monkeypatch.setattr(later_claims, "small_qwen", lambda *_: tiny)  # it stays on the CPU
-    model = copy.deepcopy(tiny).to(other_device)
-    for setting in (replace(EXPERIMENT.shrink(x), prompts=2) for x in full_size()[:2]):
-        name_dims(later_claims.DIMS[setting.part], measure(model, tokenizer, setting, progress=False))
 
 
 def test_influence_is_the_norm_of_the_jacobian():

@@ -131,15 +131,6 @@ def test_verdicts_follow_the_numbers(tmp_path):
     assert [rows[name].verdict for name in BINDING[1:]] == ["partly", *["not reproduced"] * 4]
 
 
-def test_a_trend_of_layer_types_is_none_of_local_layers(tmp_path):
-    row = invented(tmp_path, globals_only=True)["U25-2"]
-    assert row.verdict == "partly"
-    assert row.parts["early layers are positional, over all layers"] == "9 of 9 kinds of prompt"
-    assert row.parts["early layers are positional, over local layers"][:6] in ("0 of 9", "1 of 9")
-    assert len(row.fails_in) > 12
-    assert all("local layers" in case for case in row.fails_in)
-
-
 def other_models(folder, models, coupling=-1.0):
     """Profiles of other models, with an early-late contrast and scores that fall or rise together."""
     generator = np.random.default_rng(0)
@@ -301,10 +292,6 @@ def test_errors_end_in_one_line(tmp_path, capsys):
     next(tmp_path.glob("*/*.npz")).write_bytes(b"")
     assert command_line.main(["claims", "--results", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("error: gemma-3-270m_")
-
-
-def test_sentences_are_written_of_verdicts_that_there_are():
-    assert {verdict for name in read_entries() for verdict in load_claim(name).sentences} <= set(VERDICTS)
 
 
 def test_a_sentence_shows_the_numbers_of_its_row():

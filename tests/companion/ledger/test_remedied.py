@@ -63,22 +63,6 @@ def test_the_same_rule_decides_on_both_sides_of_its_line():
     assert "0.4 (x); more than 0.5 was asked" in lead.found
 
 
-def test_a_missing_result_leaves_the_first_verdict_and_says_so():
-    found = make_row(judged(measured({None: 0.9}), lead="after a first look"))
-    assert found.verdict == "reproduced"
-    (lead,) = found.remedied
-    assert (lead.verdict, lead.note, lead.numbers) == ("not run here", "result is not there", {})
-
-
-def test_all_verdicts_stand_in_one_sentence():
-    found = make_row(judged(measured({None: 0.9, "lead": 0.4}), none="before the run", lead="before the run"))
-    said = (
-        "The same rule on fewer such prompts: *not run here*; behind eight facts of the same frame: *not reproduced*."
-    )
-    assert found.summary.endswith(said)
-    assert "The same rule" not in make_row(judged(measured({None: 0.9}))).summary
-
-
 def profile(seed, *, as_claimed=True, prompts=6):
     """A profile of 18 layers in which everything is as the claims have it, or the reverse."""
     generator = np.random.default_rng(seed)
@@ -146,29 +130,8 @@ def test_every_second_verdict_comes_out_both_ways(claimed, otherwise):
             assert one.parts != by_remedy(claimed[name])[remedy].parts
 
 
-def test_numbers_are_of_the_remedy_s_own_prompts(claimed):
-    rows = {name: by_remedy(found) for name, found in claimed.items()}
-    early = "early layers are positional, over all layers"
-    kinds = {remedy: one.parts[early] for remedy, one in rows["U25-2"].items()}
-    assert kinds == {"none": "6 of 6 kinds of prompt", "lead": "6 of 6 kinds of prompt"}
-    assert "median s_POS, last third of layers (bought, 64 facts)" in rows["U25-2"]["lead"].ours
-    assert rows["U25-2"]["lead"].evidence[0] == "binding_profile/gemma-3-270m_likes_16_lead8_facts"
-    for name in ("U25-3", "U25-9"):
-        assert "random_weights/gemma-3-270m-random2_bought_16_lead8" in rows[name]["lead"].evidence
-
-
 def test_of_the_second_family_each_remedy_is_judged(claimed):
     for found in claimed.values():
         (second,) = found.families
         assert {one.remedy for one in second.remedied} == set(REMEDIES)
         assert all(one.verdict != "not run here" for one in second.remedied), found.id
-
-
-def test_prompts_with_a_remedy_are_no_profile_of_a_family(tmp_path):
-    arrays = profile(0)
-    for number, model in enumerate(["google/gemma-2-2b-it", "Qwen/Qwen2-1.5B", "meta-llama/Llama-3.2-1B"]):
-        settings = {"model": model, "template": "likes", "facts": 16, "seed": 0}
-        for keys in ("all", "facts"):
-            save_invented(f"binding_profile/{number}_{keys}", arrays, tmp_path, **settings, keys=keys)
-    (found,) = ledger("U25-5", folder=tmp_path)
-    assert found.evidence == [f"binding_profile/{number}_all" for number in range(3)]

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from posym_companion import claims
 from posym_companion.claims import load_claim, read_entries
 from posym_companion.ledger.rows import make_row
 from posym_companion.results import MissingResultError
@@ -19,7 +18,6 @@ from posym_companion.verdicts import (
     Measured,
     Numbers,
     Rule,
-    combine_columns,
     combine_families,
 )
 
@@ -45,21 +43,6 @@ def test_a_claim_holds_in_kind_in_both_families_or_says_that_it_is_one(first, ot
     assert together in SAID
 
 
-@pytest.mark.parametrize(
-    ("columns", "together"),
-    [
-        (("partly", "partly"), "partly"),
-        (("reproduced in kind", "reproduced in kind", "not testable"), "reproduced in kind"),
-        (("reproduced in kind", "not reproduced"), "partly"),
-        (("not testable", "not reproduced"), "not reproduced"),
-        (("not run here", "partly"), "partly"),
-        (("not run here", "not testable"), "not run here"),
-    ],
-)
-def test_a_claim_of_several_sets_of_models_is_what_all_agree_on(columns, together):
-    assert combine_columns(columns) == together
-
-
 def test_a_row_shows_its_columns_and_counts_their_lines():
     names = {"small decoders": 0.9, "taught models": 0.4}
     head, column = (replace(asked({("first", None): value}), models=name, remedies={}, families=None)
@@ -73,18 +56,6 @@ def test_a_row_shows_its_columns_and_counts_their_lines():
     assert "Asked of" not in make_row(head).summary
     untold = make_row(replace(head, columns=[replace(column, measure=asked({}).measure)]))
     assert (untold.verdict, untold.grade) == ("reproduced in kind", "reproduced in kind")
-
-
-def test_a_column_is_asked_by_its_own_rule_what_its_claim_states(monkeypatch):
-    entry = {key: x for key, x in read_entries()["U25-T2"].items() if key not in ("short", "claim", "paper")}
-    every = {"U25-T2": read_entries()["U25-T2"], "X": {**entry, "column_of": "U25-T2", "models": "others"}}
-    monkeypatch.setattr(claims, "read_entries", lambda: every)
-    load_claim.cache_clear()
-    column, head = load_claim.__wrapped__("X"), load_claim.__wrapped__("U25-T2")
-    assert (column.claim, column.models, column.columns) == (head.claim, "others", ())
-    assert [one.id for one in head.columns] == ["X"]
-    assert claims.list_claim_ids() == ["U25-T2"]
-    load_claim.cache_clear()
 
 
 def asked(values, **families):
@@ -125,19 +96,6 @@ def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdi
     said = "behind eight facts of the same frame: *reproduced in kind*"
     assert found.summary.endswith(f"By family first: *reproduced in kind*; second: *{alone}* ({said}).")
     assert json.loads(json.dumps(asdict(found)))["families"][0]["remedied"][0]["verdict"] == "reproduced in kind"
-
-
-@pytest.mark.parametrize("families", [{}, {"second": "before the run"}])
-def test_a_claim_asked_of_one_family_says_so(families):
-    found = make_row(asked({("first", None): 0.9}, **families))
-    assert found.verdict == "reproduced in kind"
-    assert found.summary.endswith("Asked of one family of pretrained models.")
-
-
-def test_a_claim_about_no_pretrained_model_speaks_of_no_family():
-    found = make_row(load_claim("U25-T7"))
-    assert found.families is None
-    assert "family" not in found.summary
 
 
 def test_every_judge_of_two_families_takes_the_model(tmp_path):

@@ -177,11 +177,6 @@ def test_stored_runs_are_sent_as_means():
 test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: make(caption=""), "caption must say what is seen"),
     (lambda: make(training={"steps": 3}), "training must say steps, batch, learning_rate, warmup, betas; batch,"),
-    (lambda: make(task="sort"), "task must be one of index, retrieval, induction; got 'sort'"),
-    (lambda: make(length=100), "length must be 8 to 64 positions; got 100"),
-    (lambda: make(angles=(4.0,)), "angles must be one or two numbers from 0 to pi; got [4.0]"),
-    (lambda: make(repetition=9), "repetition must fit the shortest context of 8 positions; got 9"),
-    (lambda: make(width=0), "width must be 2 or more; got 0"),
     (lambda: make(stored("sort")), "task of stored runs must be one of index, retrieval, induction; got 'sort'"),
     (lambda: make(stored(accuracy=np.ones((2, 4)))), "accuracy must have shape [seed, angle: 3]; got [2, 4]"),
     (lambda: make(*[stored(length=64, by_position=np.random.rand(2, 3, 64))] * 400), "but a trainer may carry 0.5"),  # noqa: NPY002
@@ -231,34 +226,6 @@ def test_two_runs_side_by_side(browser, tmp_path):
         page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 3")
 
 
-def test_steps_are_written_as_their_number_is(browser, tmp_path):
-    with opened(browser, make(training={**SCHEDULE, "steps": 1000, "batch": 4}), tmp_path) as page:
-        train(page, angle="0.1", length="8")
-        ended(page)
-        assert page.locator(".posym-live-state span").first.text_content() == "step 1,000 of 1,000"
-        page.wait_for_function("document.querySelector('.posym-live-table tbody').textContent.includes('1,000')")
-        assert "ended at step 1,000 with" in page.locator(".posym-live-said").text_content()
-
-
-def test_a_run_can_pause_go_on_and_stop(browser, tmp_path):
-    with opened(browser, make(training={**SCHEDULE, "steps": 100_000}), tmp_path) as page:
-        train(page, angle="0.1")
-        page.wait_for_function("document.querySelector('progress').value > 5")
-        page.click("button[name=pause]")
-        page.wait_for_timeout(400)
-        step = page.locator("progress").evaluate("bar => bar.value")
-        page.wait_for_timeout(300)
-        assert page.locator("progress").evaluate("bar => bar.value") == step
-        page.click("button[name=pause]")
-        page.wait_for_function("step => document.querySelector('progress').value > step", arg=step)
-        assert value(page, "accuracy") == ""
-        page.click("button[name=stop]")
-        assert 0 <= ended(page) <= 1
-        assert page.locator("button[name=stop]").is_disabled()
-        # Stored runs at this angle are drawn and named.
-        page.wait_for_function("document.querySelector('[data-part=places]').textContent.includes('stored, 0.1 rad')")
-
-
 def test_bad_input_gets_a_sentence(browser, tmp_path):
     good = {"angle": "0.1", "angle2": "", "length": "8", "seed": "0"}
     with opened(browser, make(), tmp_path) as page:
@@ -279,70 +246,6 @@ def test_bad_input_gets_a_sentence(browser, tmp_path):
         ended(page)
 
 
-def test_before_any_run_the_stored_ones_are_shown(browser, tmp_path):
-    with opened(browser, make(), tmp_path) as page:
-        stored = drawing(page, "places")
-        assert "stored, 0.1 rad" in stored
-        assert "position of the answer in the context" in stored
-        assert [drawing(page, part).count("Press Train.") for part in ("loss", "attention")] == [1, 1]
-        page.locator("input[name=angle]").fill("0.01")
-        page.wait_for_function(
-            "before => document.querySelector('[data-part=places]').innerHTML !== before", arg=stored
-        )
-        page.locator("input[name=length]").fill("12")
-        page.wait_for_function("document.querySelector('[data-part=places]').textContent.includes('Press Train.')")
-
-
-def test_nothing_is_trained_before_it_is_asked_for(browser, tmp_path):
-    with opened(browser, make(), tmp_path, reduced_motion="no-preference") as page:
-        page.wait_for_timeout(300)
-        assert value(page, "step") == "0"
-        assert "Press Train." in drawing(page, "loss")
-        train(page)
-        ended(page)
-        page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 1")
-
-
-def test_the_address_has_the_fields_and_gives_them_back(browser, tmp_path):
-    fields = ("task", "angle", "angle2", "length", "seed")
-    with opened(browser, make(), tmp_path) as page:
-        page.select_option("[name=task]", "induction")
-        for name, text in zip(fields[1:], ("0.02", "0", "12", "7"), strict=True):
-            page.fill(f"[name={name}]", text)
-        page.locator("[name=turn]").press("ArrowRight")
-        page.wait_for_function("location.hash !== ''")
-        page.wait_for_timeout(200)
-        address = page.evaluate("location.hash")
-        said = {name: page.locator(f"[name={name}]").input_value() for name in (*fields, "turn")}
-    assert said["angle"] != "0.02"
-    with opened(browser, make(), tmp_path, address=address) as page:
-        assert {name: page.locator(f"[name={name}]").input_value() for name in said} == said
-        assert value(page, "step") == "0"
-        page.get_by_text("Keep this figure").click()
-        page.get_by_role("button", name="Link", exact=True).click()
-        page.wait_for_function("document.querySelector('.posym-said').textContent.includes('address bar')")
-        assert page.evaluate("location.hash") == address
-    with opened(browser, make(), tmp_path, address="#trained-head:task=sort&length=900") as page:
-        assert page.locator("[name=task]").input_value() == "index"
-        assert "The number of positions must be" in page.locator("[role=alert]").text_content()
-
-
-@pytest.mark.parametrize(("task", "chance"), [("index", 1 / 32), ("retrieval", 1 / 8), ("induction", 1 / 8)])
-def test_chance_is_marked_and_no_law_of_what_a_plane_expresses(browser, tmp_path, task, chance):
-    with opened(browser, make(task=task), tmp_path) as page:
-        heights = {}
-        for part in ("grid", "places"):
-            text = drawing(page, part)
-            assert text.count(">chance<") == 1
-            # The axis from 0 to 1 says how far up a level line stands.
-            paths = re.findall(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)"', text)
-            level = next(float(y) for _, y, _, other in paths if y == other)
-            bottom, top = (float(re.search(rf'y="([\d.]+)"[^>]*>{end}(?:[.]0)?<', text)[1]) for end in ("0", "1"))
-            heights[part] = (bottom - level) / (bottom - top)
-        assert list(heights.values()) == pytest.approx([chance] * 2, abs=0.04)
-        assert "2.78" not in page.locator("figure").inner_html()  # what a plane expresses
-
-
 def test_the_axis_of_angles_runs_from_fast_to_slow_as_its_label_and_its_slider_do(browser, tmp_path):
     with opened(browser, make(), tmp_path) as page:
         text = drawing(page, "grid")
@@ -355,19 +258,6 @@ def test_the_axis_of_angles_runs_from_fast_to_slow_as_its_label_and_its_slider_d
         slider.press("End")
         assert page.locator("input[name=angle]").input_value() == "0.0001"
         assert "fast to slow" in page.locator("label:has([name=turn])").text_content()
-
-
-def test_every_line_is_named(browser, tmp_path):
-    with opened(browser, make(), tmp_path) as page:
-        assert "┊ the angle set above" in drawing(page, "grid")
-        assert "posym-marker" in drawing(page, "grid")
-        for _ in range(2):
-            page.locator("[name=seed]").fill("1")
-            train(page)
-            ended(page)
-        page.wait_for_function("document.querySelector('[data-part=attention]').innerHTML.includes('dasharray')")
-        assert "dashed: run before" in drawing(page, "attention")
-        assert "run before" in drawing(page, "places")
 
 
 def kept(page, name, folder):
@@ -416,10 +306,6 @@ def test_drawings_and_numbers_of_runs_can_be_kept(browser, tmp_path):
         assert all(title in drawn for title in panels)
         assert ">Index (absolute)<" in drawn
         assert "class=" not in drawn
-
-
-def test_index_is_named_by_what_it_counts_from():
-    assert ">Index (absolute)<" in make().html
 
 
 def test_the_slider_moves_the_angle_and_the_mark(browser, tmp_path):

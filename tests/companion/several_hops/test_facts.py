@@ -245,18 +245,6 @@ def test_a_reader_types_facts_and_changes_heads(browser, model, tmp_path):
         assert page.locator("button[name=head]").first.get_attribute("aria-pressed") == "true"
 
 
-def test_what_the_model_does_not_know_gets_a_sentence(browser, model, tmp_path):
-    with opened(browser, make(model), tmp_path) as page:
-        page.fill("textarea", "Zoe likes red. Ann likes blue.")
-        assert "does not know “Zoe”" in page.locator("[role=alert]").text_content()
-        assert page.locator("textarea").get_attribute("aria-invalid") == "true"
-        assert answer(page) == ""
-        page.fill("textarea", "Eve likes red. Ann likes blue.")
-        page.fill("[name=ask]", "Kim")
-        assert page.locator("[role=alert]").text_content() == ""
-        assert page.locator(".posym-live-rule").text_content() == "asked: what Kim likes; no fact tells"
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_and_a_narrow_page(browser, model, tmp_path, scheme):
     with opened(browser, make(model), tmp_path, width=390, color_scheme=scheme) as page:
@@ -270,14 +258,6 @@ def test_the_trained_model_answers():
     found = load_result("browser_models/facts")
     for facts, question in product(range(2, 9), range(2)):
         assert found["right_browser"][(found["facts"] == facts) & (found["question"] == question)].mean() > 0.9
-
-
-@torch.no_grad()
-def test_the_stored_weights_are_those_that_were_asked():
-    model, task = load_facts_model(), facts_task(8)
-    batch = task.ask("binding", 200, torch.Generator().manual_seed(5))
-    right = compute_answer_logits(model, batch.tokens).argmax(-1) == task.first_attribute + batch.answer[:, 0]
-    assert right.double().mean() > 0.9
 
 
 @pytest.mark.parametrize("question", ["binding", "index"])

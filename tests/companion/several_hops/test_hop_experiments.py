@@ -178,12 +178,6 @@ def test_what_does_not_fit_is_refused():
         hop_variants.HopVariant(task="letter", change="base100")
 
 
-@pytest.mark.parametrize("experiment", [hop_length, hop_mechanism])
-def test_the_small_size_reads_what_the_small_size_of_training_leaves(experiment):
-    left = {multihop.small(setting).name for setting in multihop.full_size()}
-    assert {experiment.EXPERIMENT.shrink(setting).model for setting in experiment.full_size()} == left
-
-
 def test_length_is_measured_on_another_device(folder, other_device):
     setting = hop_length.HopLength(model="multihop/number_0_tiny", lengths=(7, 12), sequences=8, watched=4)
     expected, found = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 
@@ -19,12 +18,10 @@ from posym_companion.several_hops.hop_figure import (
     STATIC,
     HopModel,
     encode_parcels,
-    list_parcels,
     parcel_layout,
     write_parcels,
 )
 from posym_core.tasks import LetterTask, NumberTask, walk
-from posym_figures import Figure, join_module
 
 TASKS = {"number": NumberTask(), "letter": LetterTask()}
 ASK = """([model, parts, layouts, asked]) => {
@@ -247,39 +244,6 @@ def test_a_reader_asks_the_model(browser, tmp_path):
         assert answer(page) == expected_answer("letter", one_model("letter").description()["example"])
 
 
-def answered(name="number"):
-    """A model with what it does with the example."""
-    model, example, seen = small(TASKS[name]), one_model(name).example, []
-    logits = run_with_edits(model, example[None], seen=lambda layer, weights, _: seen.append(weights[0, 0]))
-    return one_model(name, attention=torch.stack(seen), logits=logits[0])
-
-
-def test_the_example_is_answered_before_the_weights_come(browser, tmp_path):
-    paths = "paths => paths.map((path) => path.getAttribute('d'))"
-    with opened(browser, make(answered(), answered("letter")), tmp_path) as page:
-        for name in ("letter", "number"):
-            page.select_option("select[name=task]", name)
-            assert answer(page) == expected_answer(name, answered(name).description()["example"])
-        shown = page.locator("[data-layer] path").evaluate_all(paths)
-        choices = page.locator("[data-part=answer]").text_content()
-        assert shown
-        source = page.locator(".posym-live-source")
-        assert source.text_content() == "(stored with this page: the model is not loaded)"
-        assert "none: not loaded" in choices
-        assert "ms" not in choices
-        page.click("button[name=load]")
-        page.wait_for_function("document.querySelector('[data-part=answer]').textContent.includes(' ms')")
-        assert page.locator("[data-layer] path").evaluate_all(paths) == shown
-        assert page.locator("[data-part=answer]").text_content().split("tokens")[0] == choices.split("tokens")[0]
-        assert source.text_content() == ""
-        # It is said of the model as it is only.
-        page.select_option("select[name=task]", "letter")
-        page.locator("button[name=head]").first.click()
-        assert page.locator("[data-layer] path").count() == 0
-        assert page.locator("output[name=answer]").evaluate("output => output.value") == ""
-        assert source.text_content() == "(nothing: load the model)"
-
-
 def test_every_control_asks_anew(browser, tmp_path):
     with opened(browser, make(), tmp_path) as page:  # weights in the page itself
         page.click("button[name=load]")
@@ -354,33 +318,6 @@ def test_a_kernel_sends_the_parcels_that_a_widget_asks_for(monkeypatch):
     assert view not in make()._repr_mimebundle_()
 
 
-def test_a_widget_whose_kernel_is_gone_says_so_instead_of_loading_for_ever(browser, tmp_path):
-    markup = make(address="parcels").widget().markup
-    front_end = f"window.heard = new Set(); const model = {{ get: () => {json.dumps(markup)}, send: () => {{}}, "
-    front_end += "on: (_, hear) => heard.add(hear), off: (_, hear) => heard.delete(hear) };"
-    text = join_module("core.js", "keep.js", STATIC / "hop_tasks.js", STATIC / "hops.js") + front_end
-    text += "render({ model, el: document.body });"
-    with opened(browser, Figure(html="", text=""), tmp_path) as page:
-        page.clock.install()
-        page.add_script_tag(content=text, type="module")
-        page.click("button[name=load]")
-        page.wait_for_function("heard.size === 1")
-        assert page.locator("button[name=load]").is_disabled()
-        page.clock.fast_forward(21_000)
-        page.wait_for_function("document.querySelector('[role=alert]').textContent !== ''")
-        assert "could not be loaded (the kernel does not answer)" in page.locator("[role=alert]").text_content()
-        assert page.locator("button[name=load]").is_enabled()
-        assert page.evaluate("heard.size") == 0
-
-
-def test_weights_that_are_not_there_get_a_sentence(browser, tmp_path):
-    with opened(browser, make(address="nowhere"), tmp_path, complains=True) as page:
-        page.click("button[name=load]")
-        page.wait_for_function("document.querySelector('[role=alert]').textContent !== ''")
-        assert "could not be loaded (number/0)" in page.locator("[role=alert]").text_content()
-        assert page.locator("button[name=load]").is_enabled()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_and_a_narrow_page(browser, tmp_path, scheme):
     with opened(browser, make(), tmp_path, width=390, color_scheme=scheme) as page:
@@ -389,19 +326,10 @@ def test_axe_and_a_narrow_page(browser, tmp_path, scheme):
         check_narrow_page(page)
 
 
-def test_a_page_names_the_parcels_that_it_asks_for():
-    asked = list_parcels(make(address="../../_static/hops").html)
-    assert asked == [(name, f"of/{name}", "../../_static/hops") for name in TASKS]
-    assert list_parcels(make().html) == []
-
-
 test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: make(alt=""), "alt must say what is seen"),
     (lambda: make(one_model(), one_model()), "models must be one or more, each of another task; got number,"),
     (lambda: make(one_model(example=[200])), "example must be 2 to 80 tokens below 136; got [200]"),
-    (lambda: make(one_model(angles=[1.0])), "a head of 8 dimensions has 4 angles; got 1. Only models of one head"),
-    (lambda: make(one_model(attention=np.ones((2, 3, 3)))),
-     "attention must have shape [layer: 2, query: 17, key: 17]; got [2, 3, 3]"),
     (lambda: make(replace(one_model(), task=NumberTask(letters=3))),
      "the task has 19 tokens, but the model of 'number' embeds 136"),
     (lambda: encode_parcels({"lm_head.bias": np.array([1e6])}), "weights must be finite in half precision"),

@@ -19,20 +19,15 @@ from posym_companion.language_models.head_predictors import (
     repeated_texts,
     token_scores,
 )
-from posym_companion.results import name_dims
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import (
-    DIMS,
     ORDERS,
-    HeadRankings,
     interleave,
     list_orders,
-    measure,
     rank_heads,
     score_need,
-    small,
 )
-from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver, weights_digest
+from posym_companion.solvers.ranked_models import load_kept_solver, weights_digest
 from posym_companion.solvers.solver_predictors import measure_parts, solver_predictors
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions
 from posym_core.metrics import PARTS, draw_latin_square, permute_blocks
@@ -230,19 +225,3 @@ def test_binding_asks_for_symbols_and_index_for_places():
     np.testing.assert_array_equal(binding["planes"], -index["planes"])
     np.testing.assert_array_equal(binding["contrast"], -index["contrast"])
     np.testing.assert_array_equal(binding["low entropy"], -x["entropy"])
-
-
-def test_both_kinds_of_model_give_arrays_of_one_form(tiny, tokenizer, solver, monkeypatch):
-    setting = small(HeadRankings())
-    found = measure(tiny, tokenizer, setting, progress=False)
-    name_dims(DIMS, found)
-    assert found["orders"].shape[:3] == (1, 1, len(ORDERS))
-    name = next(iter(SOLVERS))
-    trial = small(HeadRankings(model=name))
-    assert trial.model != name
-    assert trial.questions == ("binding", "index")
-    monkeypatch.setitem(SOLVERS, trial.model, solver[1])
-    found = measure(solver[2], None, trial, progress=False)
-    name_dims(DIMS, found)
-    assert found["orders"].shape == (2, 2, len(ORDERS), 8)
-    assert str(found["digest"]) == weights_digest(solver[2])

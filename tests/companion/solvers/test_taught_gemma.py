@@ -18,7 +18,6 @@ from posym_companion.solvers.taught_gemma import (
     TaughtGemma,
     draw_lesson,
     draw_untaught_prompts,
-    full_size,
 )
 from posym_profile.interventions._head_patching import find_output_projections, record_head_outputs
 from posym_profile.language_models._loading import PACKAGED, load_tokenizer
@@ -185,9 +184,3 @@ def test_lessons_are_never_the_examination(tokenizer):
     assert len(seen) == 6
     questions = draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 50).input_ids
     assert not seen & {tuple(ids.tolist()) for ids in questions}
-
-
-def test_runs_of_another_model_are_kept_under_its_name():
-    assert [setting.name for setting in full_size()] == [f"taught_gemma/all_{seed}" for seed in range(3)]
-    second = [setting.name for setting in full_size("smollm2-135m")]
-    assert second == [f"taught_gemma/smollm2-135m-all_{seed}" for seed in range(3)]

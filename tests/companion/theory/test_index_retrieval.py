@@ -274,6 +274,5 @@ SHORT = PartialInductionTask(length=2, symbols=3, attributes=3, repetition=2)
 test_refusals = refuse_each(
     (lambda: list_inputs(RetrievalTask(length=8, symbols=8, attributes=8)), "length 8 with 64 .* at most 1000000 are"),
     (lambda: make_index_collision(lambda tokens: tokens[:, 0].float(), HEADLESS), r"for 2 inputs it returned \(2,\)"),
-    (lambda: make_index_collision(torch.zeros_like, HEADLESS, target=3, other=3), "from 0 to 6; got 3 and 3"),
     (lambda: make_induction_collisions(torch.zeros_like, SHORT), "need three positions; got length 2"),
 )  # fmt: skip

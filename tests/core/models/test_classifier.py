@@ -231,8 +231,6 @@ test_refusals = refuse_each(
     (lambda: settings(heads=3), "3 heads must share width=16 equally; pass a multiple"),
     (lambda: settings(dropout=1), r"dropout must lie in \[0, 1\); got 1"),
     (lambda: settings(pooling="first"), "got 'first' and 'gelu'"),
-    (lambda: settings(("rope", "nope", "nope")), "encoding must be one name or one per head, 2; got 3"),
-    (lambda: settings(layers=0), "layers must be a whole number of at least 1; got 0"),
     (lambda: model()(torch.ones(1, 15, dtype=torch.long)), r"at most 14 tokens; got \(1, 15\)"),
     (lambda: model()(torch.zeros(1, 5, dtype=torch.long)), "must hold a token that is not padding; one holds none"),
     (lambda: mark_right_classes(EncodingModel(settings()), ANSWERED), "training mode, where dropout alters attention"),

@@ -132,6 +132,5 @@ test_refusals = refuse_each(
     (lambda: DecoderEnsemble(TASK, torch.zeros(2, 2), seeds=(0,), heads=1), r"\[variant, layer, plane\]; got \(2, 2\)"),
     (lambda: DecoderEnsemble(TASK, math.nan * ANGLES, seeds=(0,), heads=1), "angles"),
     (lambda: ensemble(seeds=()), "at least one seed"),
-    (lambda: DecoderEnsemble(TASK, ANGLES, seeds=(0,), heads=0), "heads"),
     (lambda: ensemble()(torch.zeros(1, 2, 9, dtype=torch.long)), "with 3 seeds and more than 8 tokens"),
 )  # fmt: skip

@@ -11,7 +11,6 @@ from refusals import refuse_each
 
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, compute_answer_logits, draw_dropout, make_gptj
 from posym_companion.several_hops.multihop import NOISE, TRAINING, MultihopSettings, Watch, train_model, train_together
-from posym_core.models import _graphs as graphs
 from posym_core.models import _training as training
 from posym_core.models._decoders import DecoderEnsemble
 from posym_core.models._ensembles import make_generators, sample_streams
@@ -114,18 +113,6 @@ def test_the_other_device_learns_what_the_cpu_learns():
         torch.testing.assert_close(one, other.detach(), rtol=0, atol=0)
 
 
-def test_batches_of_different_lengths_travel_together():
-    batches = [(torch.arange(2 * n).view(2, n), torch.arange(2), 5 + n) for n in (3, 4, 6)]
-    with stand_in.other_device() as device:
-        found = training.move_batches(batches, device)
-        for (tokens, answer, seed), (own, right, number) in zip(found, batches, strict=True):
-            assert tokens.device == answer.device == device
-            assert torch.equal(tokens.cpu(), own)
-            assert torch.equal(answer.cpu(), right)
-            assert seed == number
-    assert training.move_batches(batches, torch.device("cpu")) == batches
-
-
 class Replayed:
     """Records on the CPU: to replay is to run again."""
 
@@ -153,20 +140,6 @@ def recorder(monkeypatch):
     return found
 
 
-def test_steps_are_recorded_after_a_few_and_replayed_from_then_on(recorder):
-    almost_same(learn_multihop("cpu", graph=True), learn_multihop("cpu"))
-    assert (recorder.made, recorder.recorded, recorder.replayed) == (graphs.WARM_UP, 1, 24 - graphs.WARM_UP)
-
-
-def test_every_length_has_a_recording_of_its_own(recorder):
-    longer = replace(TINY, extra=1)
-    found = train_model(longer, device="cpu", progress=False)
-    assert (recorder.made, recorder.recorded) == (2 * graphs.WARM_UP, 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "make_graph_recorder", lambda device: None)
-        assert_alike(found, train_model(longer, device="cpu", progress=False))
-
-
 def test_members_that_freeze_are_left_out_of_a_new_recording(recorder):
     plain, graphed = learn_toys("cpu"), learn_toys("cpu", graph=True)
     times = graphed.history.frozen_at
@@ -188,20 +161,6 @@ def test_seeds_side_by_side_are_those_one_after_another(task):
     together = train_together(seeds, device="cpu", progress=False)
     for one, found in zip(seeds, together, strict=True):
         assert_alike(found, train_model(one, device="cpu", progress=False))
-
-
-def test_a_step_side_by_side_has_the_gradients_of_each_alone():
-    alone = [AnswerLoss(one.make_model()) for one in settings(0, 1)]
-    drawn = [draw_multihop(8, [one.generator(TRAINING), one.generator(NOISE)]) for one in settings(0, 1)]
-    losses = [loss.losses(loss.prepare(batch)) for loss, batch in zip(alone, drawn, strict=True)]
-    grads = [torch.autograd.grad(loss, list(one.parameters())) for loss, one in zip(losses, alone, strict=True)]
-    tokens, answer, seeds = zip(*drawn, strict=True)
-    both = AnswerLosses(alone)
-    found = both.losses(both.prepare((torch.stack(tokens), torch.stack(answer), seeds)))
-    torch.testing.assert_close(found, torch.stack(losses), rtol=1e-6, atol=0)
-    found.sum().backward()
-    for parameter, *own in zip(both.parameters(), *grads, strict=True):
-        torch.testing.assert_close(parameter.grad, torch.stack(own), rtol=1e-4, atol=1e-6)
 
 
 class Killed(Exception):

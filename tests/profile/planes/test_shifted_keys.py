@@ -6,10 +6,8 @@ from collections import Counter
 import pytest
 import torch
 from architectures import ROTARY, build, shared
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.llama import modeling_llama
 
-from posym_profile.planes import _shifted_keys as shifted_keys
 from posym_profile.planes import find_planes
 from posym_profile.planes._shifted_keys import SHIFTS, TOKENS, ShiftedKeys
 
@@ -52,23 +50,6 @@ def test_two_passes_over_one_row_find_all_planes():
     model = build("Llama")
     seen = rows_seen(model, lambda: find_planes(model, 44))
     assert seen == {("LlamaModel", TOKENS): 2, ("LlamaMLP", TOKENS): 6, ("LlamaAttention", TOKENS): 6}
-
-
-def test_a_matrix_multiplies_rows_that_are_alike_once(monkeypatch):
-    """Hidden states are the same in each row of positions, and so are keys before their rotation."""
-    model, multiplied = build("Llama"), []
-
-    class Products(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if func is torch.ops.aten.mm.default:
-                multiplied.append(args[0].shape[0])
-            return func(*args, **(kwargs or {}))
-
-    with Products():
-        ShiftedKeys(model, 44)
-    assert set(multiplied) == {TOKENS}
-    # Queries, keys, values, outputs and three of the rest; in the second pass outputs of attention are not asked for.
-    assert len(multiplied) == 3 * 7 + 3 * 6
 
 
 @pytest.mark.parametrize("name", ROTARY)
@@ -122,19 +103,6 @@ def test_what_rows_of_positions_are_not_to_blame_for_is_raised(monkeypatch, erro
         ShiftedKeys(build("Llama"), 44)
 
 
-def test_layers_without_positions_are_asked_alone_once(monkeypatch):
-    """A layer that does not turn in a batch might take one row's positions for all."""
-    asked = []
-    one_by_one = ShiftedKeys.one_by_one
-    monkeypatch.setattr(
-        ShiftedKeys, "one_by_one", lambda self, shifts: (asked.append(shifts), one_by_one(self, shifts))[1]
-    )
-    assert ShiftedKeys(shared("Cohere2 with NoPE layers"), 44).together
-    assert asked == [SHIFTS[-1:]]
-    assert ShiftedKeys(shared("Llama"), 44).together
-    assert len(asked) == 1
-
-
 def test_what_a_model_holds_comes_back_after_an_error(monkeypatch):
     """Such as a forward that accelerate has put there; and passes of other threads are left alone meanwhile."""
     model, own = build("Llama"), {}
@@ -163,22 +131,3 @@ def test_what_a_model_holds_comes_back_after_an_error(monkeypatch):
     assert vars(attention)["forward"] == own["forward"]
     assert all("forward" not in vars(module) for module in model.modules() if module is not attention)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-
-
-def test_positions_beyond_a_table_are_no_reason_to_ask_row_by_row():
-    keys = ShiftedKeys(shared("GPT-J"), 44)
-    assert keys.together
-    assert keys.shifts == (1, 8, 64, 512, 2047 - TOKENS)
-
-
-def test_what_comes_from_a_device_comes_in_one_transfer(monkeypatch):
-    asked, bring = [], shifted_keys.move_to_cpu
-    monkeypatch.setattr(shifted_keys, "move_to_cpu", lambda tensors: (asked.append(len(tensors)), bring(tensors))[1])
-    assert ShiftedKeys(shared("Gemma3"), 44).together
-    # Whether calls look ahead, and their keys.
-    assert asked == [3, 3]
-    shapes = (2, 3), (), (0, 4), (5,)
-    given = [torch.randn(shape) for shape in shapes]
-    for found, expected in zip(bring(given), given, strict=True):
-        assert torch.equal(found, expected)
-    assert bring([]) == []

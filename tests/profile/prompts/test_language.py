@@ -1,5 +1,6 @@
 """Tasks for language models: what stands where, against a reader of the prompt's text; refusals."""
 
+import re
 from functools import partial
 
 import pytest
@@ -58,6 +59,13 @@ def test_a_reader_of_the_text_finds_the_answer(make, reader, facts, tokenizer):
     assert all(len(set(row)) == facts for row in prompts.answer_ids.tolist())
 
 
+@pytest.mark.parametrize(("number", "place"), enumerate(["first", "second", "third", "fourth"]))
+def test_index_asks_for_the_place_it_names(number, place, tokenizer):
+    prompts = index_prompts(tokenizer, facts=6, count=4, place=place)
+    listed = [re.findall(r" (\w+),", text.split(":")[1]) for text in prompts.texts]
+    assert [row[number] for row in listed] == named(prompts, tokenizer)
+
+
 @pytest.mark.parametrize("task", PROMPT_TASKS)
 def test_blocks_cover_the_pieces_and_the_query_follows(task, tokenizer):
     prompts = make_prompts(tokenizer, task, facts=5, count=6, seed=1)
@@ -114,6 +122,8 @@ def test_the_packaged_model_solves_what_the_book_calls_solved(packaged):
 
 @pytest.mark.parametrize(("make", "options", "message"), [
     (index_prompts, {"facts": 1}, "facts must be a whole number of at least 2; got 1"),
+    (index_prompts, {"facts": 2, "place": "third"}, "facts must be a whole number of at least 3; got 2"),
+    (index_prompts, {"facts": 4, "place": "last"}, "place must be one of 'first'"),
     (keyvalue_prompts, {"facts": 4, "count": 0}, "count must be a whole number of at least 1; got 0"),
     (keyvalue_prompts, {"facts": 5000}, "things are one token for this tokenizer and facts=5000; pass facts="),
     (text_prompts, {"facts": 10_000, "count": 50}, "or fewer"),

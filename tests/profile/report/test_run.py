@@ -285,18 +285,6 @@ def test_lists_of_one_frame_without_a_lead_are_told(tmp_path, options, says):
     assert all(re.fullmatch(says, line) for line in lists)
 
 
-def test_prompts_of_which_one_has_a_lead_are_not_told_of(tiny, tmp_path):
-    fact = lambda number: [20 + number, 8, 40 + number, 9]  # noqa: E731
-    ids = [1, *fact(0), *fact(1), *fact(2), *fact(3), 5]
-    lines = [{"input_ids": ids, "start": 1, "block_length": 4}, {"input_ids": ids, "start": 5, "block_length": 4}]
-    for chosen, told in ((lines[:1], 1), (lines, 0), (lines[1:], 0)):
-        file, said = tmp_path / f"{told}-{len(chosen)}-{chosen[0]['start']}.jsonl", []
-        file.write_text("".join(json.dumps(line) + "\n" for line in chosen))
-        model = replace(tiny, model=str(save_model(tmp_path / "model")), input=str(file))
-        run_profile(model, tmp_path / file.stem, progress=False, report=said.append)
-        assert sum("lists of one frame" in line for line in said) == told
-
-
 @pytest.mark.parametrize("name", sorted(FILES))
 @pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
 def test_damage_is_found_and_named(whole, tmp_path, name, damage):
@@ -350,14 +338,6 @@ test_settings_that_do_not_fit = refuse_each(
     (made(task="binding"), "pass either a task or an input file; got task='binding' and input='x'"),
     (made(input=None), "pass either a task or an input file; got task=None and input=None"),
     (made(dtype="float8"), "dtype must be one of 'float32', .*; got 'float8'"),
-    (made(tau=0.0), "tau must be above 0"),
-    (made(batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
-    (made(device="cpu", device_map="auto"), "device_map decides about devices, and device='cpu' says otherwise"),
-    (made(task="nosuch", input=None), "task must be one of 'binding', .*; got 'nosuch'"),
-    (made(task="text", input=None, facts=1), "facts must be a whole number of at least 2; got 1"),
-    (made(task="text", input=None, prompts=0), "prompts must be a whole number of at least 1; got 0"),
-    (made(queries=[12], cube=True), r"cube is measured at the last token alone; got queries=\(12,\). Leave out one"),
-    (made(queries=[12], energy=True, cube=True), r"energy and cube are measured at the last .*; got queries=\(12,\)"),
 )
 
 

@@ -115,42 +115,6 @@ def test_a_deposit_by_mean_ablation(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("which", "options", "part"),
-    [
-        (("distance", "rope"), {"most": 0.5, "following": 0.1}, "one costly head"),
-        (("distance", "rope"), {"following": 0.3}, "the next is cheap"),
-        (("distance", "rope"), {"layer": 1, "following": 0.0}, "in the first layer"),
-        (("distance", "nope"), {"most": 0.5}, "no such head without positions"),
-        (("count", "rope"), {"most": 0.5}, "no such head on Count"),
-        (("distance", "rope-one-head"), {"accuracy": 0.8}, "one rotary head suffices"),
-        (("distance", "mla"), {"most": 0.5}, "latent attention removes it"),
-    ],
-)
-def test_a_deposit_by_mean_ablation_that_misses_a_line(tmp_path, which, options, part):
-    row = trained_to_the_end(tmp_path, which, **options)
-    assert row.verdict == "partly"
-    assert [name for name, held in row.parts.items() if held == "no" or held.startswith("0 of 3")] == [part]
-
-
-@pytest.mark.parametrize(
-    ("which", "words", "classes"),
-    [(("distance", "nope"), "without positions", 70), (("count", "rope"), "on Count", 101)],
-)
-def test_what_has_nothing_to_lose_is_not_tested(tmp_path, which, words, classes):
-    """Rotary's costliest head costs .4, half of which a model must have above chance for a head to cost as much."""
-    part = f"no such head {words}"
-    edge = 1 / classes + 0.2
-    for accuracy, held in ((edge - 0.003, "not testable"), (edge + 0.003, "yes")):
-        row = trained_to_the_end(tmp_path, which, accuracy=accuracy, most=0.0)
-        assert row.parts[part] == held
-        assert row.verdict == ("partly" if held == "not testable" else "reproduced in kind")
-        near = f"A model near chance has nothing to lose: {words} accuracy is"
-        assert (near in row.note) == (held == "not testable")
-    # A head cannot cost more than there is; nothing is not tested because it costs much.
-    assert trained_to_the_end(tmp_path, which, accuracy=edge + 0.003, most=0.5).parts[part] == "no"
-
-
-@pytest.mark.parametrize(
     ("accuracy", "without", "verdict"),
     [(0.60, 0.60, "reproduced in kind"), (0.592, 0.60, "not reproduced"), (0.60, 0.592, "not testable")],
 )
@@ -161,10 +125,6 @@ def test_rotary_models_on_count(tmp_path, accuracy, without, verdict):
     (row,) = ledger("G26-2b", folder=tmp_path)
     assert row.verdict == verdict
     assert "off by 1.5 on average" in row.note
-
-
-def test_models_that_do_not_solve_distance_tell_nothing_of_a_deposit(tmp_path):
-    assert trained_to_the_end(tmp_path, ("distance", "rope"), accuracy=0.85).verdict == "not testable"
 
 
 def test_an_encoding_that_is_as_fast_in_one_seed_is_one_case_less(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from invented import save_invented
 
 from posym_companion.language_models.judges import origins as judge
-from posym_companion.language_models.judges.origins import ROUNDING, heads_median, over_heads, part_share
+from posym_companion.language_models.judges.origins import ROUNDING, part_share
 from posym_companion.language_models.origins import READS, VARIANCES, full_size
 from posym_companion.ledger import ledger
 from posym_companion.results import Result
@@ -138,11 +138,3 @@ def test_shares_are_of_the_symbolic_part_and_rounding_has_none():
         found.arrays["parts"][:, VARIANCES.index(name), :, 0] *= ROUNDING
     assert np.isnan(part_share(found, "origin")[:, 0]).all()
     assert np.isfinite(part_share(found, "origin")[:, 1:]).all()
-
-
-def test_a_head_counts_by_the_prompts_on_which_it_has_a_share():
-    x = np.array([[[[0.2, 0.4]], [[np.nan, 0.6]], [[0.4, np.nan]]]])
-    # Means .3 and .5.
-    assert heads_median(x)[0] == pytest.approx(0.4)
-    with pytest.raises(ValueError, match="statistic that is defined"):
-        over_heads(np.full((2, 3, 4), np.nan))

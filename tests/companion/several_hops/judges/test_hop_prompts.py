@@ -53,21 +53,9 @@ def test_other_courses_are_not_reproduced(tmp_path, number, letter):
     assert "no" in row.parts.values()
 
 
-def test_where_number_cannot_fall_the_lead_need_not_grow(tmp_path):
-    finding = judged(tmp_path, 0.0, 0.8)
-    assert finding.verdict == "reproduced in kind"
-    assert finding.numbers["tasks solved above chance up to 32 items"] == 1
-
-
 @pytest.mark.parametrize("level", [0.01, 0.05, -0.1])
 def test_a_model_that_solves_neither_decides_nothing(tmp_path, level):
     finding = judged(tmp_path, level, level)
     assert finding.verdict == "not testable"
     assert finding.command == "posym run hop_prompts --model NAME"
     assert finding.note.startswith(f"Accuracy minus chance up to 32 items is number {level:.2f} [")
-
-
-def test_luck_in_one_run_is_not_solving(tmp_path):
-    lucky = np.zeros(SHAPE)
-    lucky[:, 0] = 0.8
-    assert judged(tmp_path, lucky, 0.0).verdict == "not testable"

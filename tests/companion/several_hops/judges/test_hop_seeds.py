@@ -1,12 +1,10 @@
 """Parts of the rules on Number and Letter, seed by seed."""
 
-import shutil
-
 import numpy as np
 import pytest
 
 from posym_companion.claims import load_claim
-from posym_companion.results import find_results_folder, load_result
+from posym_companion.results import load_result
 from posym_companion.several_hops import seed_by_seed
 from posym_companion.several_hops.judges import multihop
 
@@ -37,23 +35,3 @@ def test_a_line_is_put_to_every_seed_by_itself(parts):
                 assert line.kept(numbers) == pytest.approx(np.mean(parts[judged.id][line.part])), line.part
                 asked += 1
     assert asked >= 10
-
-
-def test_counted_cases_are_shared_out_among_the_seeds(parts):
-    claim = load_claim("U26-8")
-    whole = claim.rule.read(claim.measure(None).ours)["Letter's heads do Retrieval"]
-    pure = [(multihop.classify_heads(run)[-1] == -1).sum() for run in multihop.stored_runs("letter")]
-    assert np.dot(parts["U26-8"]["Letter's heads do Retrieval"], pure) == pytest.approx(whole.held)
-    assert sum(pure) == whole.of
-
-
-def test_a_seed_of_which_a_result_is_missing_is_left_out(tmp_path, parts):
-    for experiment in ("multihop", "hop_length", "hop_mechanism"):
-        shutil.copytree(
-            find_results_folder() / experiment,
-            tmp_path / experiment,
-            ignore=shutil.ignore_patterns("*.safetensors", ".*"),
-        )
-    (tmp_path / "hop_length" / "letter_1.json").unlink()
-    fewer = seed_by_seed(tmp_path)
-    assert {part: [x[0], *x[2:]] for part, x in parts["U26-2"].items()} == fewer["U26-2"]

@@ -10,7 +10,6 @@ from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import multihop
 from posym_companion.several_hops.multihop import MultihopSettings
 from posym_companion.verdicts import Row
-from posym_core.store._resuming import ResultError
 
 STEPS, LAYERS, HOPS = 1000, 12, 4
 LOOKS = np.arange(0, STEPS + 1, 50)
@@ -65,34 +64,6 @@ def judged(folder, claim, *, seeds=(0, 1, 2), number=None, letter=None) -> Row:
         for place, seed in enumerate(seeds):
             invented(folder, task, seed, **((options[place] if isinstance(options, list) else options) or {}))
     return ledger(claim, folder=folder)[0]
-
-
-JUDGES = (multihop.learned_hop_by_hop, multihop.pure_at_best, multihop.frequency_by_layer)
-
-
-def test_one_seed_of_a_task_is_no_evidence(tmp_path):
-    invented(tmp_path, "letter", 0)
-    invented(tmp_path, "letter", 1)
-    invented(tmp_path, "number", 0)
-    for judge in JUDGES:
-        with pytest.raises(ResultError, match="multihop/number_4' is not there"):
-            judge(tmp_path)
-    invented(tmp_path, "number", 2)
-    for judge in JUDGES:
-        measured = judge(tmp_path)
-        assert "2 seeds of number" in measured.note
-        assert measured.evidence == [
-            *(f"multihop/{x}" for x in ("number_0", "number_2", "letter_0", "letter_1")),
-            multihop.SHOWN_IN,
-        ]
-
-
-def test_an_altered_run_is_no_missing_run(tmp_path):
-    invented(tmp_path, "number", 0)
-    file = tmp_path / "multihop/number_0.npz"
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(ResultError, match="altered or truncated"):
-        multihop.stored_runs("number", tmp_path)
 
 
 def test_a_hop_is_learned_where_two_looks_in_a_row_say_so(tmp_path):
@@ -160,36 +131,8 @@ def test_one_seed_that_is_not_as_claimed_is_one_case_less(tmp_path, claim, optio
     assert row.fails_in == fails_in
 
 
-def test_the_weaker_rule_is_asked_of_the_seed_of_number_that_is_fastest(tmp_path):
-    letter = {"learned": (400, 400, 450, 500)}
-    note = judged(tmp_path / "claimed", "U26-1", letter=letter).note
-    assert note.startswith(
-        "A weaker rule, added after seed 0 (the order, and Number's share three times Letter's), holds;"
-    )
-    number = [{}, {"learned": (100, 150, 200, 250)}, {}]
-    assert "Letter's), does not hold;" in judged(tmp_path / "other", "U26-1", number=number, letter=letter).note
-
-
 def test_the_layers_whose_use_is_averaged(tmp_path):
     ours = judged(tmp_path, "U26-3", number={"ids": [0, 0, 0, 4, 99, *[30] * 6, 37]}).ours
     assert ours["number: mean ID of layers 0-3"]["value"] == 1
     assert ours["number: mean ID of layers 5-11"]["value"] == 31
     assert ours["letter: mean ID of layers 2-11"]["value"] == np.mean(multihop.TABLE_1["letter"][2:])
-
-
-def test_stations_are_judged_one_by_one(tmp_path):
-    run = invented(tmp_path, "number", 0, kinds=[1] * 3 + [-1] * 3 + [0] * 6)
-    assert multihop.pure_by_station(run) == 0.5
-    turning = {name: run[name].copy() for name in ("positional", "symbolic")}
-    for name, low in (("positional", 0.01), ("symbolic", 0.99)):
-        turning[name][-1, :, 1:, 0] = low  # positional for the query, symbolic for all other stations
-        turning[name][-1] += run[name][-1] * 0  # stations that are not there stay undefined
-    run = type(run)(name="x", arrays={**run.arrays, **turning}, settings={}, provenance={}, dims={})
-    assert multihop.classify_heads(run)[-1, 0, 0] == 0
-    assert multihop.pure_by_station(run) == 0.5
-
-
-def test_two_heads_a_layer_count_each():
-    assert multihop.out_of_order(np.array([[1, 1], [1, -1], [-1, 0]])) == 1
-    assert multihop.out_of_order(np.array([[-1], [1]])) == 1
-    assert multihop.write_kinds(np.array([[1, 0], [-1, 1]])) == "P.SP"

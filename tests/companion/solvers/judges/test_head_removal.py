@@ -90,16 +90,6 @@ def test_nothing_lies_below_the_least_area(tmp_path):
     assert row.parts["the papers' score"] == "not testable"
 
 
-def test_what_is_shown_beside_need_not_be_run(tmp_path):
-    settings = list_settings(GEMMA)
-    assert [setting.what for setting in settings] == ["remove", "beside", "random", "keep"]
-    assert ledger("B-1", folder=tmp_path)[0].verdict == "not run here"
-    invented(tmp_path, settings[:1], levels={"other": 0.5})
-    (row,) = ledger("B-1", folder=tmp_path)
-    assert row.verdict == "not reproduced"
-    assert not any("random" in name for name in row.ours)
-
-
 def solvers(folder, *, ensembles=2, members=5, whole=1.0, score=0.2, against=0.8, claim="B-3"):
     for name in list(SOLVERS)[:ensembles]:
         levels = {"other": against, **dict.fromkeys(JUDGED, score)}
@@ -114,16 +104,6 @@ def test_small_decoders_are_compared_model_by_model(tmp_path, claim):
     assert row.verdict == "reproduced in kind"
     assert row.ours["models that answer"] == 10
     assert len(BANDS) == 4
-
-
-def test_fewer_than_five_that_answer_tell_nothing(tmp_path):
-    assert solvers(tmp_path, members=2).verdict == "not testable"
-    assert solvers(tmp_path / "five", ensembles=2, members=3).verdict == "reproduced in kind"
-
-
-def test_those_that_do_not_answer_do_not_count(tmp_path):
-    assert solvers(tmp_path, whole=0.9).verdict == "not run here"
-    assert solvers(tmp_path / "more", whole=0.91).ours["models that answer"] == 10
 
 
 def test_areas_are_means_over_doublings(tmp_path):

@@ -92,19 +92,6 @@ def test_a_symbol_reader_has_lines_of_its_own(tmp_path):
     assert row.parts["readers of origins follow exchanged origins"].startswith("12 of 12")
 
 
-def test_models_that_do_not_answer_tell_nothing(tmp_path):
-    assert invented(tmp_path, right=False).verdict == "not testable"
-    half = {"likes": np.arange(6) < 3, "bought": np.full(6, True)}
-    assert invented(tmp_path, right=half).verdict == "not testable"
-    assert invented(tmp_path, right=half | {"likes": np.arange(6) < 4}).verdict == "reproduced in kind"
-
-
-def test_one_prompt_has_an_interval_of_no_width(tmp_path):
-    row = invented(tmp_path, prompts=1)
-    found = row.ours["following origins less symbols (smollm2-135m, 23:2, run 0, likes)"]
-    assert found["interval"] == [found["value"]] * 2 == [pytest.approx(0.4)] * 2
-
-
 def test_a_slope_is_through_zero(tmp_path):
     """A literal loop over prompts and pairs."""
     invented(tmp_path)

@@ -9,10 +9,7 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
-from posym_companion.results import MissingResultError
-from posym_companion.solvers.judges import task_solvers
-from posym_companion.solvers.judges.solver_heads import load_settings
-from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
+from posym_companion.solvers.judges.task_solvers import solver_accuracy, steps_to_learn
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers
 
 SEEDS, HEADS, PLANES = 5, 2, 16
@@ -92,15 +89,6 @@ def grid(folder, **changed):
             invented(folder, band, layers, **{**found, **changed.get(f"{band}_{layers}", {})})
 
 
-def test_what_is_missing_is_said(tmp_path):
-    for name in (1, 2, 4, 5, 6):
-        (row,) = ledger(f"T-{name}", folder=tmp_path)
-        assert row.verdict == "not run here"
-        assert row.command == "posym run task_solvers"
-    with pytest.raises(MissingResultError, match="0 settings of task_solvers are stored, and 1 are needed"):
-        solver_results(tmp_path)
-
-
 def test_frequency_beyond_one_layer(tmp_path):
     as_claimed = {"slow_2": {"index": 0.2}, "none_2": {"index": 0.3}}
     grid(tmp_path, **as_claimed)
@@ -111,11 +99,6 @@ def test_frequency_beyond_one_layer(tmp_path):
     (row,) = ledger("T-6", folder=tmp_path)
     assert row.verdict == "partly"
     assert row.fails_in == ["2x2_8: accuracy on binding, fast 0.7 [0.7, 0.7]"]
-
-
-def test_only_what_is_solved_is_looked_at(tmp_path):
-    grid(tmp_path)
-    assert sorted(load_settings(tmp_path)) == sorted(f"{band}_2x2_8" for band in BANDS if band not in ("fast", "none"))
 
 
 def test_heads_as_the_papers_have_them(tmp_path):
@@ -227,49 +210,6 @@ def test_what_depth_alone_tells_is_not_the_scores_merit(tmp_path):
     assert row.parts[f"{by}, in the last layer"] == "yes"
     row = carried(tmp_path, some, late - np.array([[0, 0], [0.05, 0]]))
     assert row.ours[f"{by}, in the last layer"]["value"] == 0
-
-
-@pytest.mark.parametrize(("seeds", "held"), [(5, "yes"), (4, "not testable")])
-def test_an_area_is_asked_of_ten_heads_or_more(tmp_path, seeds, held):
-    """Two kinds of model with five seeds have ten carriers in the last layer, with four eight."""
-    row = carried(tmp_path, np.array([[0, 0], [1, 0]]), np.array([[0.2, 0.2], [0.9, 0.8]]), seeds=seeds)
-    by = "symbolic ranks heads by which binding is carried, in the last layer"
-    assert row.ours[f"{by}: heads on the smaller side"] == 2 * seeds
-    assert row.parts[by] == held
-
-
-def test_a_setting_with_planes_that_stand_still_has_no_law_of_frequencies(tmp_path):
-    invented(tmp_path, "p25")
-    assert ledger("T-4", folder=tmp_path)[0].note == "no solved setting rotates all of its planes"
-
-
-@pytest.mark.parametrize(("odd", "held"), [([0.9, 0.2, 0.9], "0 of 1"), ([0.2, 0.9, 0.9], "1 of 1")])
-def test_the_middle_layer_of_an_odd_number_is_late(tmp_path, monkeypatch, odd, held):
-    """The first half of three layers is the first one: what the middle one does counts for the late layers."""
-    monkeypatch.setattr(task_solvers, "full_size", lambda: [TaskSolvers(layers=3)])
-    good = invented(tmp_path, layers=3)
-    scores = good["scores"].copy()
-    noise = np.random.default_rng(1).uniform(0, 1e-3, scores.shape[:-1])
-    scores[..., 1] = np.array(odd)[:, None] + noise
-    invented(tmp_path, layers=3, scores=scores)
-    (row,) = ledger("T-1", folder=tmp_path)
-    assert row.parts["binding: late layers are symbolic"] == f"{held} kinds of model"
-
-
-def test_a_contrast_of_nothing_is_no_trend(tmp_path):
-    scores = invented(tmp_path)["scores"].copy()
-    scores[..., :2] = 0.5
-    invented(tmp_path, scores=scores)
-    (row,) = ledger("T-1", folder=tmp_path)
-    assert row.verdict == "not reproduced"
-
-
-def test_a_setting_at_the_line_is_not_solved(tmp_path):
-    invented(tmp_path, binding=0.9)
-    with pytest.raises(MissingResultError, match="no stored setting of two or more layers solves its task"):
-        load_settings(tmp_path)
-    invented(tmp_path, binding=0.91)
-    assert len(load_settings(tmp_path)) == 1
 
 
 def test_a_head_that_moves_a_fifth_carries(tmp_path):
