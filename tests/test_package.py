@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -18,6 +19,8 @@ from packaging.utils import canonicalize_name
 from pybtex.richtext import Text
 
 import posym_core
+from posym_companion.catalogue import EXPERIMENTS
+from posym_profile.__main__ import _parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

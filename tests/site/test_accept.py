@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import accept
@@ -15,6 +18,7 @@ import pytest
 import rerun
 from build_book import chapters
 from execute import executed, read
+from jupyter_kernels import stop_in_time
 from reads import ROOT
 
 
@@ -169,3 +173,39 @@ def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
     assert set(re.findall(r"^FAILED (\S+)\.ipynb::Cell 1", run.stdout, re.M)) == {"0.47", "nan"}, run.stdout
     assert "0.44 was accepted, 0.47 is found, in 'mean 0.44'" in run.stdout
     assert "4 passed" in run.stdout
+
+
+class Blocking:
+    """A kernel whose sockets never close."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(["sleep", "600"])
+        self.km = SimpleNamespace(provisioner=SimpleNamespace(pid=self.process.pid))
+        self.never = threading.Event()
+
+    def stop(self) -> None:
+        self.never.wait()
+
+
+def test_a_kernel_that_does_not_stop_is_killed_and_holds_nothing_up():
+    class Kernel(Blocking):
+        pass
+
+    stop_in_time(0.1, Kernel)
+    kernel = Kernel()
+    kernel.stop()
+    assert kernel.process.wait(10) == -signal.SIGKILL
+    kernel.never.set()
+
+
+def test_a_kernel_that_stops_is_left_alone():
+    class Kernel(Blocking):
+        pass
+
+    stop_in_time(10, Kernel)
+    kernel = Kernel()
+    kernel.never.set()
+    kernel.stop()
+    assert kernel.process.poll() is None
+    kernel.process.kill()
+    kernel.process.wait()

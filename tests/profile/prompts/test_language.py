@@ -59,7 +59,7 @@ def test_a_reader_of_the_text_finds_the_answer(make, reader, facts, tokenizer):
     assert all(len(set(row)) == facts for row in prompts.answer_ids.tolist())
 
 
-@pytest.mark.parametrize(("number", "place"), enumerate(["first", "second", "third", "fourth"]))
+@pytest.mark.parametrize(("number", "place"), [(0, "first"), (1, "second"), (2, "third"), (3, "fourth")])
 def test_index_asks_for_the_place_it_names(number, place, tokenizer):
     prompts = index_prompts(tokenizer, facts=6, count=4, place=place)
     listed = [re.findall(r" (\w+),", text.split(":")[1]) for text in prompts.texts]
