@@ -38,7 +38,9 @@ def test_examples_in_docstrings():
 def test_products_with_correlation_matrices_are_majorised(n, seed, kind, rank):
     gram = random_gram(n, seed, kind=kind)
     kernel = random_correlation(n, seed + 1, kind=kind, rank=rank)
-    before, after = spectra.eigenvalues(gram), spectra.eigenvalues(spectra.kernel_product(gram, kernel))
+    product = spectra.kernel_product(gram, kernel)
+    torch.testing.assert_close(product, gram * kernel)
+    before, after = spectra.eigenvalues(gram), spectra.eigenvalues(product)
     found = spectra.majorisation(after, before)
     assert found.holds, (found.excess, found.tolerance)
     # What follows from majorisation.
