@@ -7,7 +7,7 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, draw_encoding, witness
+from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, witness
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
 from posym_companion.encodings.witnesses import PLACES, SHAPE, closest_symbolic
 from posym_core import exclusion, rope_angles, rotate, swap_scores
@@ -55,18 +55,6 @@ def test_what_the_definition_does_not_cover(name):
         assert math.isnan(answer.shortfall)
         assert math.isnan(answer.symbolic_score)
     assert (answer.spread > 0.1) == (name != "urpe")
-
-
-@pytest.mark.parametrize("planes", [1, 2, 3])
-def test_turning_never_stands_still(planes):
-    """Cosines, sines and the constant are independent on twice as many positions as angles, and one."""
-    angles = rope_angles(2 * planes, base=50.0)
-    for places, rank in ((2 * planes, 2 * planes), (2 * planes + 1, 2 * planes + 1)):
-        phase = torch.arange(places, dtype=torch.float64)[:, None] * angles
-        curves = torch.cat([phase.cos(), phase.sin(), torch.ones(places, 1, dtype=torch.float64)], -1)
-        assert torch.linalg.matrix_rank(curves, rtol=1e-12) == rank
-    assert closest_symbolic(angles, 2 * planes)[0] < EXACT
-    assert closest_symbolic(angles, 2 * planes + 1)[0] > 1e-12
 
 
 def test_a_head_of_rope_on_no_more_keys_than_dimensions_can_be_exactly_symbolic():
@@ -117,21 +105,6 @@ def test_longer_contexts_and_smaller_bases_are_further_from_symbolic():
     assert by_base == sorted(by_base)
     with pytest.raises(ValueError, match="places must be at least 2; got 1"):
         closest_symbolic(rope_angles(8), 1)
-
-
-def test_sinusoids_of_full_rank_leave_no_direction_alone():
-    table = draw_encoding("sinusoidal").table(torch.arange(PLACES, dtype=torch.float64))
-    with_constant = torch.cat([table, torch.ones(PLACES, 1, dtype=torch.float64)], -1)
-    singular = torch.linalg.svdvals(with_constant)
-    assert singular[-1] > 1e-11  # of nine: eight of the width and the constant
-
-
-def test_slopes_are_drowned_but_not_switched_off():
-    C = witness("alibi", "symbolic")
-    encoding = draw_encoding("alibi")
-    share = [exclusion(C + (factor - 1) * C.diagonal()[:, None]).positional_share for factor in (1.0, 10.0, 100.0)]
-    assert 0 < share[2] < share[1] < share[0]
-    assert (encoding.slopes > 0).all()
 
 
 def test_scores_of_cross_logits_are_the_scores_of_the_head():

@@ -81,13 +81,6 @@ def test_what_is_refused():
     parameters = list(model.parameters())
     with pytest.raises(ValueError, match="none were given"):
         sharpness(loss(), [])
-    with pytest.raises(ValueError, match="depends on no parameter"), torch.no_grad():
-        sharpness(loss(), parameters)
-    alone = nn.Parameter(torch.ones(1))
-    with pytest.raises(ValueError, match="at least 2 parameters; got 1"):
-        sharpness((alone**2).sum(), [alone])
-    with pytest.raises(ValueError, match="tolerance"):
-        sharpness(loss(), parameters, tolerance=0)
     with torch.no_grad():
         parameters[0][0, 0] = torch.nan
     with pytest.raises(FloatingPointError, match="not finite"):

@@ -17,7 +17,6 @@ from posym_companion.encodings.encoding_optimisation import (
     EXPERIMENT,
     EncodingOptimisation,
     SteadyRate,
-    full_size,
 )
 from posym_companion.ledger import ledger
 from posym_core.models._classifier import EncodingModel
@@ -64,15 +63,6 @@ def test_a_loss_that_is_not_finite_blows_up(monkeypatch):
 def test_the_rate_rises_and_stays():
     schedule = SteadyRate(steps=40, warmup=4, learning_rate=2.0)
     assert [schedule.rate(step) for step in (0, 1, 3, 4, 39)] == [0.5, 1.0, 2.0, 2.0, 2.0]
-
-
-def test_all_settings_differ_in_the_encoding_alone():
-    assert [setting.encoding for setting in full_size()] == list(ENCODINGS)
-    shapes = {
-        name: [tuple(p.shape) for n, p in EncodingModel(setting.study.model_settings()).named_parameters()]
-        for name, setting in zip(ENCODINGS, full_size(), strict=True)
-    }
-    assert shapes["rope"] == shapes["nope"] == shapes["sinusoidal"] == shapes["alibi"]
 
 
 test_refusals = refuse_each(

@@ -99,12 +99,6 @@ test_bad_settings_are_refused = refuse_each(
 )
 
 
-def test_small_settings_fit_a_chapter():
-    small = FrequencyControlSettings.small()
-    members = sum(len(cell.angles) * len(small.seeds) for cell in experiment.cells(small))
-    assert members * small.training.steps < 100_000
-
-
 # Curves
 
 

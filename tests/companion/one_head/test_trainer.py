@@ -246,20 +246,6 @@ def test_bad_input_gets_a_sentence(browser, tmp_path):
         ended(page)
 
 
-def test_the_axis_of_angles_runs_from_fast_to_slow_as_its_label_and_its_slider_do(browser, tmp_path):
-    with opened(browser, make(), tmp_path) as page:
-        text = drawing(page, "grid")
-        assert "angle θ, radians per position, fast to slow" in text
-        at = {shown: float(re.search(rf'x="([\d.]+)"[^>]*>{re.escape(shown)}<', text)[1]) for shown in ("1", "0.001")}
-        assert at["1"] < at["0.001"]
-        slider = page.locator("input[name=turn]")
-        slider.press("Home")
-        assert page.locator("input[name=angle]").input_value() == "3.14"
-        slider.press("End")
-        assert page.locator("input[name=angle]").input_value() == "0.0001"
-        assert "fast to slow" in page.locator("label:has([name=turn])").text_content()
-
-
 def kept(page, name, folder):
     with page.expect_download() as got:
         page.get_by_role("button", name=name, exact=True).click()

@@ -15,14 +15,11 @@ from posym_companion.solvers.head_removal import (
     DIMS,
     ORDERS_OF,
     HeadRemoval,
-    list_counts,
     load_ranked_model,
     measure,
-    select_first,
     small,
 )
 from posym_companion.solvers.head_roles import record_members_outputs
-from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
 from posym_core.models._head_edits import replace_heads
 from posym_profile import binding_prompts
@@ -91,25 +88,6 @@ def test_members_of_an_ensemble_lose_their_own_heads(solver):
             said = model(batch.tokens, edit=replace_heads(new)).argmax(-1)[seed, 0, :, 0]
             right = (said == batch.answer[seed, :, 0]).numpy()
             np.testing.assert_array_equal(found["correct"][seed, kind, 0, 1], right)
-
-
-def test_questions_are_about_single_facts(tokenizer):
-    lists = binding_prompts(tokenizer, template="bought", facts=6, count=3, seed=1)
-    found = questions_about(lists, [2, 0], [1, 4])
-    assert found.asked.tolist() == [1, 4, 1, 4]
-    assert found.told.shape[0] == 2
-    for row, (number, fact) in enumerate([(2, 1), (2, 4), (0, 1), (0, 4)]):
-        block = lists.input_ids[number, lists.start + fact * lists.block_length :][: lists.block_length]
-        assert block[0] in found.questions[row]
-        assert found.alternatives[row, fact] in block
-
-
-def test_the_first_of_an_order():
-    orders = np.array([[[3, 1, 0, 2]]])
-    assert select_first(orders, 2)[0, 0].tolist() == [False, True, False, True]
-    assert select_first(orders, 9).all()
-    assert list_counts(270)[-1] == 128
-    assert list_counts(8) == [1, 2, 4]
 
 
 def test_only_heads_that_were_ranked_are_removed(solver, tmp_path, monkeypatch):

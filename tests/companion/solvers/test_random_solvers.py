@@ -48,11 +48,6 @@ def test_scores_are_those_of_the_same_ensemble_before_training():
             np.testing.assert_allclose(mine[:, 1], scores.symbolic.mean(0)[:, 0], rtol=1e-5)
 
 
-def test_draws_differ():
-    first, second = (measure_draw(SOLVER, draw, 3, torch.device("cpu")) for draw in (0, 1))
-    assert not np.allclose(first, second)
-
-
 def test_use_is_that_of_the_ensemble_that_was_never_trained(monkeypatch):
     monkeypatch.setattr(random_solvers, "DRAWS", 2)
     found = measure(EXPERIMENT.shrink(full_size()[1]), device="cpu", progress=False)

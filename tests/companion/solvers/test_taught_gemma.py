@@ -13,14 +13,11 @@ from posym_companion.solvers import taught_gemma
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_heads
 from posym_companion.solvers.taught_gemma import (
     EXPERIMENT,
-    LESSONS,
-    TOKENS,
     TaughtGemma,
     draw_lesson,
     draw_untaught_prompts,
 )
 from posym_profile.interventions._head_patching import find_output_projections, record_head_outputs
-from posym_profile.language_models._loading import PACKAGED, load_tokenizer
 from posym_profile.language_models._low_rank import add_lora, read_factors
 
 SETTING = EXPERIMENT.shrink(TaughtGemma())
@@ -34,13 +31,6 @@ def loads(tiny, tokenizer, monkeypatch):
 @pytest.fixture(scope="module")
 def prompts(tokenizer):
     return draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 3)
-
-
-@pytest.mark.parametrize("model", LESSONS)
-def test_prompts_of_a_lesson_have_one_length(tokenizer, model):
-    own = tokenizer if model == PACKAGED else load_tokenizer(model)
-    tokens, _ = draw_lesson(own, TaughtGemma(model=model), TaughtGemma().steps)
-    assert tokens.shape == (TaughtGemma().batch, TOKENS)
 
 
 def last(model, ids):

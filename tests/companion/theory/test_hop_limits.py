@@ -8,7 +8,6 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_companion.theory._number_letter_heads import IndexHead, is_hop_right, list_worst_sequences
 from posym_companion.theory._number_letter_limits import (
     compute_index_price,
     find_index_beta,
@@ -16,7 +15,6 @@ from posym_companion.theory._number_letter_limits import (
     list_closest_returns,
 )
 from posym_core.metrics._rope import rope_angles
-from posym_core.tasks._number_letter import NumberTask
 
 
 def loop_works(length, angles, beta):
@@ -66,17 +64,6 @@ def test_no_angle_undercuts_the_price_and_even_spacing_comes_near(length):
         for _ in range(20):
             angles = math.pi * torch.rand(planes, generator=generator, dtype=torch.float64)
             assert find_planes_beta(length, angles) > compute_index_price(length, planes)
-
-
-def test_a_head_below_the_price_fails_at_every_angle():
-    length = 17
-    for angle in torch.linspace(0.05, math.pi, 40).tolist():
-        head = IndexHead(NumberTask(), angle=angle, beta=0.999 * compute_index_price(length))
-        tokens = list_worst_sequences(head, length)
-        target = tokens.gather(1, length - tokens[:, -1:] + NumberTask().letters - 2)[:, 0]
-        expected = tokens.clone()
-        expected[:, -1] = target
-        assert not is_hop_right(head, tokens, expected)[:, -1].all()
 
 
 def test_the_price_has_its_closed_limits():

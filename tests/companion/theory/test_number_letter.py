@@ -23,7 +23,6 @@ from posym_companion.theory._number_letter_limits import (
     find_retrieval_beta,
     find_retrieval_limit,
 )
-from posym_core import swap_scores
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_core.tasks._number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
 
@@ -189,16 +188,6 @@ def test_retrieval_discrepancies_are_those_of_all_inputs(n, alphabet, angle):
     exact = compute_retrieval_discrepancy(n, angle, alphabet)
     assert float(found.min()) == pytest.approx(exact.least, abs=1e-12)
     assert float(found.max()) == pytest.approx(exact.greatest, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("task", "head", "angle", "score"),
-    [(LetterTask(), RetrievalHead, 0.001, "symbolic"), (NumberTask(), IndexHead, 0.866, "positional")],
-)
-def test_index_is_positional_and_retrieval_symbolic(task, head, angle, score):
-    tokens, made = task.sample(6, generator=torch.Generator().manual_seed(2)).tokens, head(task, angle=angle, beta=60.0)
-    scores = swap_scores(made.queries(tokens)[:, -1], made.keys(tokens), torch.tensor([angle]))
-    assert float(getattr(scores, score).min()) > 0.99
 
 
 test_refusals = refuse_each(
