@@ -12,6 +12,7 @@ from posym_companion.encodings.encoding_study import (
     EXPERIMENT,
     RELEASED,
     EncodingStudy,
+    full_size,
     same_without_padding,
     train_model,
 )
@@ -45,6 +46,19 @@ def test_released_setups_have_the_confounds():
     )
 
 
+def test_long_trainings_have_the_papers_sentences_and_a_control_without_dropout():
+    settings = full_size()
+    long = [setting for setting in settings if setting.size == "long"]
+    (control,) = (setting for setting in settings if setting.size == "undropped")
+    (same,) = (replace(setting, size="undropped") for setting in long if setting.task == "count")
+    assert (control, control.model_settings().dropout) == (same, 0.0)
+    assert control.schedule() == long[-1].schedule()
+    for setting in long:
+        assert setting.make_task().longest == 120
+        assert setting.model_settings().dropout == 0.1
+        assert setting.schedule().steps == 10 * EncodingStudy(task=setting.task, setup=setting.setup).steps
+
+
 def test_setups_that_padding_alone_tells_apart_are_one_on_count():
     assert same_without_padding("nope-released") == "nope"
     assert same_without_padding("rope-unmasked") == "rope"
@@ -54,6 +68,11 @@ def test_setups_that_padding_alone_tells_apart_are_one_on_count():
         EncodingStudy(task="count", setup="rope-unmasked")
     task = EncodingStudy(task="count", setup="rope").make_task()
     assert task.sample(50, generator=torch.Generator().manual_seed(0)).seen.all()
+
+
+def test_one_rotary_head_a_layer():
+    settings = EncodingStudy(task="distance", setup="rope-one-head").model_settings()
+    assert settings.encoding == ("rope", *["nope"] * 7)
 
 
 def test_seeds_differ_and_repeat():

@@ -168,6 +168,16 @@ def test_induction_fails_where_the_second_angle_is_too_large_or_zero():
         assert worst(PartialInductionHead(task, angle=angle, match=1e5, recency=2e3)) < 1
 
 
+@pytest.mark.parametrize("fraction", [0.2, 0.6, 0.95])
+def test_the_smallest_match_is_convex_in_recency(fraction):
+    angle = fraction * limits.find_recency_limit(12)
+    floor = limits.find_smallest_recency(12, angle)
+    recency = torch.linspace(1.001 * floor, 8 * floor, 60, dtype=torch.float64)
+    match = torch.tensor([limits.find_smallest_match(12, angle, r) for r in recency.tolist()], dtype=torch.float64)
+    assert bool((match.diff().diff() > -1e-9).all())
+    assert limits.find_smallest_match(12, angle, floor * BELOW) == math.inf
+
+
 def test_worst_inputs_are_the_worst():
     """A head wrong on any input at all is wrong on a worst one."""
     generator = torch.Generator().manual_seed(0)
