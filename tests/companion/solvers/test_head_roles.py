@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from posym_companion.solvers.head_roles import (
+    mark_members_right,
     mean_ablation,
     patching,
     record_members_outputs,
@@ -118,6 +119,13 @@ def test_the_only_head_carries_the_whole_answer(batch):
     torch.testing.assert_close(
         patching(model, batch, with_other_answers(model, batch)), torch.ones(2, 1, 1, 1).double()
     )
+
+
+def test_right_answers_count(model, batch):
+    right = mark_members_right(model, batch)
+    assert right.shape == (2, 2, 6, 1)
+    guess = model(batch.tokens).argmax(-1)
+    assert torch.equal(right.bool(), guess == batch.answer[:, None])
 
 
 def test_patching_refuses_prompts_without_another_answer(model, batch):
