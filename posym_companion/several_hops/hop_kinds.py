@@ -6,16 +6,16 @@ removed says little where others do its work, so whole kinds are removed togethe
 kind is that of its scores at the end of training, as U26-2 has it. A removed head says its mean over the test sequences
 in place of its output, or nothing.
 
-The rule, fixed before these runs, after a look at greedy removals from all models and at joint ones from Number's seed
-0 and Letter's seeds 0 and 1 (accuracy of Number without positional layers .35 and without symbolic ones 1.00, of Letter
-without symbolic ones .02). A model *needs* a kind if without all layers of it the accuracy, averaged over one to four hops, is below .9 with
-its 95% interval over sequences, by means and by nothing alike; it *does not need* it if the accuracy is above .9 in
-both ways. A model that has no layer of a kind does not need it. The claim has four parts: Number needs positional
-heads, Number needs symbolic heads, Letter needs symbolic heads, Letter does not need positional heads. A part holds
-if all five seeds agree with it, is refuted if all five say the opposite, and depends on the model otherwise; while a
-seed has not been run it is undecided. Two controls, by means: without the kind accuracy is lower than without as many layers drawn at random (mean over draws),
-and no higher than without the second worst run of as many neighbouring layers; where the latter fails, depth may be
-the reason.
+The rule, fixed before these runs, after a look at greedy removals from all models and at joint ones from Number's
+seed 0 and Letter's seeds 0 and 1 (accuracy of Number without positional layers .35 and without symbolic ones 1.00, of
+Letter without symbolic ones .02). A model *needs* a kind if without all layers of it the accuracy, averaged over one
+to four hops, is below .9 with its 95% interval over sequences, by means and by nothing alike; it *does not need* it
+if the accuracy is above .9 in both ways. A model that has no layer of a kind does not need it. The claim has four
+parts: Number needs positional heads, Number needs symbolic heads, Letter needs symbolic heads, Letter does not need
+positional heads. A part holds if all five seeds agree with it, is refuted if all five say the opposite, and depends
+on the model otherwise; while a seed has not been run it is undecided. Two controls, by means: without the kind
+accuracy is lower than without as many layers drawn at random (mean over draws), and no higher than without the second
+worst run of as many neighbouring layers; where the latter fails, depth may be the reason.
 """
 
 from __future__ import annotations
