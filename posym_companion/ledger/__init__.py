@@ -1,7 +1,7 @@
 """The ledger: all claims with what results say of them, and numbers that the book names."""
 
 from posym_companion.claims import load_claim
-from posym_companion.ledger.badges import draw_wall, make_badge, verdict_list
+from posym_companion.ledger.badges import draw_wall, make_badge, show_verdicts, verdict_list
 from posym_companion.ledger.named_values import NAMED_VALUES, NamedValue, named_value
 from posym_companion.ledger.rows import ledger
 from posym_companion.verdicts import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
@@ -21,5 +21,6 @@ __all__ = [
     "load_claim",
     "make_badge",
     "named_value",
+    "show_verdicts",
     "verdict_list",
 ]

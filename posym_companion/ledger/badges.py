@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from posym_companion.verdicts import Row, Verdict
 
@@ -53,6 +54,15 @@ def make_badge(row: Row, ledger: str = "../reference/ledger.html") -> str:
 def verdict_list(rows: Iterable[Row]) -> str:
     """Return a paragraph of badges, with addresses from a folder of the book."""
     return f'<p class="posym-badges margin">{" ".join(map(make_badge, rows))}</p>'
+
+
+def show_verdicts(*ids: str) -> Any:
+    """Return the badges of these claims, to be shown by a cell of a chapter."""
+    from IPython.display import HTML
+
+    from posym_companion.ledger.rows import ledger
+
+    return HTML(verdict_list(ledger(*ids)))
 
 
 def draw_wall(rows: Sequence[Row]) -> str:

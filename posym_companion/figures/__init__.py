@@ -1,0 +1,64 @@
+"""Figures of the chapters: a module a chapter, a function a figure, with its caption and its alternative text."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import inspect
+import io
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+HOW = "How this figure is made"
+
+
+class Picture:
+    """A drawing by Matplotlib with its caption and a text for readers who do not see it."""
+
+    def __init__(self, drawing: Any, *, caption: str, alt: str) -> None:
+        self.drawing, self.caption, self.alt = drawing, caption, alt
+
+    def __repr__(self) -> str:
+        return f"<picture: {self.alt}>"
+
+    def _repr_html_(self) -> str:
+        file = io.BytesIO()
+        self.drawing.savefig(file, format="png", dpi=110, bbox_inches="tight")
+        picture = base64.b64encode(file.getvalue()).decode()
+        return (
+            f'<figure class="posym-picture"><img src="data:image/png;base64,{picture}" alt="{escape(self.alt)}">'
+            f"<figcaption>{self.caption}</figcaption></figure>"
+        )
+
+
+class Shown:
+    """A figure, and behind it the code that made it."""
+
+    def __init__(self, figure: Any, draw: Callable[..., Any]) -> None:
+        self.figure, self.draw = figure, draw
+
+    def __repr__(self) -> str:
+        return repr(self.figure)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import HTML, display
+
+        display(self.figure)
+        code = inspect.getsource(self.draw).partition("\n")[2]
+        code = highlight(code, PythonLexer(), HtmlFormatter(cssclass="highlight"))
+        display(HTML(f'<details class="posym-fold stay"><summary>{HOW}</summary>\n{code}</details>'))
+
+
+def shown(draw: Callable[..., Any]) -> Callable[..., Shown]:
+    """Return a function that shows what ``draw`` returns, with the code of ``draw`` in a fold below it."""
+
+    @functools.wraps(draw)
+    def show(*args: Any, **options: Any) -> Shown:
+        return Shown(draw(*args, **options), draw)
+
+    return show
