@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 from citations import register_styles
 from docutils import nodes
-from reads import PACKAGES, ROOT
+from execute import PACKAGES, ROOT
+from finish_site import site_address
 from sphinx.util.docutils import SphinxRole
 
 from posym_companion.claims import read_entries
@@ -36,8 +37,8 @@ def source_address(repository: str, branch: str, root: Path, info: dict[str, str
     return f"{repository}/blob/{branch}/{Path(file).relative_to(root).as_posix()}#L{first}-L{first + len(lines) - 1}"
 
 
-def link_sources(app: Any, config: Any) -> None:
-    """Give sphinx.ext.linkcode the addresses of the repository that ``_config.yml`` names."""
+def name_addresses(app: Any, config: Any) -> None:
+    """Give objects the addresses of their lines in the repository that ``_config.yml`` names, and pages their own."""
     settings = yaml.safe_load((Path(app.srcdir) / "_config.yml").read_text(encoding="utf-8"))["repository"]
 
     def resolve(domain: str, info: dict[str, str]) -> str | None:
@@ -45,6 +46,7 @@ def link_sources(app: Any, config: Any) -> None:
         return source_address(settings["url"], settings["branch"], ROOT, info) if known else None
 
     config.linkcode_resolve = resolve
+    config.html_baseurl = config.ogp_site_url = site_address(settings["url"])
 
 
 def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any:
@@ -81,7 +83,7 @@ def setup(app: Any) -> dict[str, bool]:
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.add_role("claim", ClaimRole())
-    app.connect("config-inited", link_sources)
+    app.connect("config-inited", name_addresses)
     app.connect("env-updated", write_in_parallel)
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
