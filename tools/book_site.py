@@ -17,6 +17,7 @@ from docutils import nodes
 from execute import PACKAGES, ROOT
 from finish_site import site_address
 from sphinx.util.docutils import SphinxRole
+from sphinx_proof.nodes import proof_node
 
 from posym_companion.claims import read_entries
 
@@ -46,6 +47,7 @@ def name_addresses(app: Any, config: Any) -> None:
         return source_address(settings["url"], settings["branch"], ROOT, info) if known else None
 
     config.linkcode_resolve = resolve
+    config.mathjax_path = "mathjax/startup.js"  # which loads the parts that _config.yml names, and not all of MathJax
     config.html_baseurl = config.ogp_site_url = site_address(settings["url"])
 
 
@@ -72,6 +74,15 @@ class ClaimRole(SphinxRole):
         return [nodes.reference(self.rawtext, self.text, refuri=address, internal=True, classes=["posym-claim"])], []
 
 
+def fold_proofs(app: Any, doctree: Any, page: str) -> None:
+    """Fold proofs that are dropdowns under their name: sphinx_proof gives them no title to click on."""
+    for proof in list(doctree.findall(proof_node)):
+        if "dropdown" in proof[0]["classes"]:
+            opening = '<details class="posym-fold stay"><summary>Proof</summary>'
+            before, after = (nodes.raw("", text, format="html") for text in (opening, "</details>"))
+            proof.replace_self([before, *proof[0].children, after])
+
+
 def write_in_parallel(app: Any, environment: Any) -> None:
     """Write pages in two processes, once all are read: sphinx_proof cannot be read in parallel, which would warn."""
     app.parallel = 2
@@ -84,6 +95,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_config_value("comments_config", {}, "html", dict)
     app.add_role("claim", ClaimRole())
     app.connect("config-inited", name_addresses)
+    app.connect("doctree-resolved", fold_proofs)
     app.connect("env-updated", write_in_parallel)
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
