@@ -1,7 +1,7 @@
 """A Sphinx extension of the book.
 
-Papers that it is about are cited by their tags (``citations.py``), objects of the reference link to their lines in the
-repository, public names lead to where they are defined, and ``{claim}`C-6` `` to a row of the ledger.
+The list of references has the labels of the text (``citations.py``), objects of the reference link to their lines in
+the repository, public names lead to where they are defined, and ``{claim}`C-6` `` to a row of the ledger.
 """
 
 from __future__ import annotations
