@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import build_book
 import nbformat
 import pytest
-import build_book
 from definitions import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
