@@ -11,7 +11,10 @@ from posym_companion.figures import Picture, shown
 from posym_core import exclusion
 from posym_figures import Bars, Heatmap, Points, Readout, Slider, plots, slider_figure
 
-PARTS = {"series": ("position", "symbol", "interaction"), "colours": ("positional", "symbolic", "interaction")}
+PARTS: dict[str, Any] = {
+    "series": ("position", "symbol", "interaction"),
+    "colours": ("positional", "symbolic", "interaction"),
+}
 
 
 @shown
