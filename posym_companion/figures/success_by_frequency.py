@@ -212,22 +212,3 @@ def rescaled_angles():
         alt="Three panels with three curves each, which shift against each other as the exponent grows.",
         compute=rescale,
     )  # fmt: skip
-
-
-@shown
-def planes_used():
-    """The share of each plane in the variance of the logits, for heads with all planes."""
-    run, names = load_result("frequency_control/full"), ("Index (absolute)", "Retrieval", "Partial induction")
-    energy = [run[f"{task}_all_32/plane_variance"].astype(float) for task in ("index", "retrieval", "induction")]
-    figure = draw_means(
-        np.arange(1, 33), [e / e.sum(-1, keepdims=True) for e in energy], names,
-        colours=("positional", "symbolic", "purple"), x_label="frequency ID (fast to slow)",
-        y_label="share of variance",
-    )  # fmt: skip
-    return Picture(
-        figure,
-        caption="Each task uses other planes. The curves show the share of each plane in the variance of the logits of "
-        "heads with all planes, at 32 positions, as a mean over seeds with its 95% interval.",
-        alt="Share of logit variance by plane: Index almost all in plane 1, Retrieval spread over slow planes, Partial "
-        "induction with a peak at moderate planes and a long slow tail.",
-    )
