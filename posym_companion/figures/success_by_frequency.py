@@ -36,7 +36,8 @@ def accuracy(cell: str) -> np.ndarray:
 
 def draw_means(x: np.ndarray, values: list[np.ndarray], names: Any, **options: Any) -> Any:
     """Draw means over seeds with 95% intervals from Student's distribution; angles run from fast to slow."""
-    known = [student_interval(v, **({"least": 0, "most": 1} if "reference" not in options else {})) for v in values]
+    least, most = (-np.inf, np.inf) if "reference" in options else (0, 1)
+    known = [student_interval(v, least=least, most=most) for v in values]
     value, low, high = (np.stack([getattr(one, part) for one in known]) for part in ("value", "low", "high"))
     figure = plots.curve(x, value, lower=low, upper=high, series=tuple(names), **options)
     if options.get("x_log"):

@@ -31,14 +31,14 @@ def two_heads_learn():
         live[f"{name}, alignment of queries"] = apart.real if task == "index" else np.abs(apart)
         live[f"{name}, norm of query times key"] = np.abs(q).mean(1) * np.abs(k).mean(1) / math.sqrt(2)
         for kind, x in (("queries", q), ("keys", k)):
-            places = np.stack([x.real, x.imag], -1) / np.abs(x).max(1)[:, None, None]
+            places = np.stack([np.real(x), np.imag(x)], -1) / np.abs(x).max(1)[:, None, None]
             panels.append(Points(
                 f"{name}, θ = {angle:.3g}: {kind}", places, shades=np.arange(32), write_labels=False, circle=1.0,
                 shade_label=shade if kind == "queries" else "symbol", labels=[f"{kind[:-1]} {s}" for s in range(32)],
                 x_limits=(-1.1, 1.1), y_limits=(-1.1, 1.1), alt=f"{name}: {kind} as dots shaded by {shade}",
             ))  # fmt: skip
     return slider_figure(
-        [*panels, Readout(live, format=".2f")],
+        [panels[::2], panels[1::2], Readout(live, format=".2f")],
         [Slider("step", "Training step", steps[shown_at].tolist(), start=int(steps[-1]), format=",.0f")],
         caption="Shades mark the position that an Index query asks for and otherwise the symbol. The Index keys gather "
         "in one direction and the queries fan out by target, whereas each Retrieval query turns to its own symbol's "
