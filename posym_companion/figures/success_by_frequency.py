@@ -36,7 +36,8 @@ def accuracy(cell: str) -> np.ndarray:
 
 def draw_means(x: np.ndarray, values: list[np.ndarray], names: Any, **options: Any) -> Any:
     """Draw means over seeds with 95% intervals from Student's distribution; angles run from fast to slow."""
-    known = [student_interval(v, **({"least": 0, "most": 1} if "reference" not in options else {})) for v in values]
+    least, most = (-np.inf, np.inf) if "reference" in options else (0, 1)
+    known = [student_interval(v, least=least, most=most) for v in values]
     value, low, high = (np.stack([getattr(one, part) for one in known]) for part in ("value", "low", "high"))
     figure = plots.curve(x, value, lower=low, upper=high, series=tuple(names), **options)
     if options.get("x_log"):
@@ -212,22 +213,3 @@ def rescaled_angles():
         alt="Three panels with three curves each, which shift against each other as the exponent grows.",
         compute=rescale,
     )  # fmt: skip
-
-
-@shown
-def planes_used():
-    """The share of each plane in the variance of the logits, for heads with all planes."""
-    run, names = load_result("frequency_control/full"), ("Index (absolute)", "Retrieval", "Partial induction")
-    energy = [run[f"{task}_all_32/plane_variance"].astype(float) for task in ("index", "retrieval", "induction")]
-    figure = draw_means(
-        np.arange(1, 33), [e / e.sum(-1, keepdims=True) for e in energy], names,
-        colours=("positional", "symbolic", "purple"), x_label="frequency ID (fast to slow)",
-        y_label="share of variance",
-    )  # fmt: skip
-    return Picture(
-        figure,
-        caption="Each task uses other planes. The curves show the share of each plane in the variance of the logits of "
-        "heads with all planes, at 32 positions, as a mean over seeds with its 95% interval.",
-        alt="Share of logit variance by plane: Index almost all in plane 1, Retrieval spread over slow planes, Partial "
-        "induction with a peak at moderate planes and a long slow tail.",
-    )
