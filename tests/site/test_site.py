@@ -47,6 +47,7 @@ REFERENCE = {name for name in CHAPTERS if name.startswith(("book/reference/", "b
 # Bytes of a page and all it loads, nothing cached and nothing compressed.
 LARGEST_PAGE = 1_200_000
 HEAVIER = {
+    "book/fifteen_minutes.html": 1_600_000,  # with a whole model
     "book/where_and_what/frequencies.html": 1_450_000,  # nine pictures and two hundred formulas
     "book/language_model/language_model.html": 2_100_000,  # with the head explorer
 }
