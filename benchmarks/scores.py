@@ -61,7 +61,7 @@ def closed_form_against_loop() -> Iterator[str]:
 def scoring_against_forward_pass(model_name: str = "gemma-3-270m") -> Iterator[str]:
     """All heads of the packaged model, one prompt; every four tokens are a block, and 64 blocks.
 
-    Planes are found once for each model and length, in the first call; what that adds to one prompt is a row of its own.
+    Planes are found once for each model and length, in the first call; what that adds is a row of its own.
     Every four tokens are a block, as in README's example, and in longer prompts also a sixty-fourth of them.
     """
     model, _ = load_model(model_name)
