@@ -21,8 +21,8 @@ from benchmarks.laboratory import chromium, laboratory
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import run_with_edits
 
-SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "compute=one_head"
-HOPS = Path("book/several_hops/multihop_tasks.ipynb"), "hops_figure(\n"
+SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "figures.angle_and_keys()"
+HOPS = Path("book/several_hops/multihop_tasks.ipynb"), "figures.ask_the_models("
 # The chapter's last expression is the figure; beside its widget stands what Python says of it.
 READOUT = """
 import ipywidgets
@@ -85,8 +85,8 @@ def serious(page: Any) -> dict[str, list[str]]:
 
 
 def test_a_typed_value_reaches_python_and_the_drawing(root: Path, open_notebook: Any) -> None:
-    *cells, last = cells_of(root, *SLIDERS)
-    page = open_notebook([*cells, last.replace("slider_figure(\n", "figure = slider_figure(\n"), READOUT])
+    imports, *_, last = cells_of(root, *SLIDERS)
+    page = open_notebook([imports, f"figure = {last}.figure", READOUT])
     page.wait_for_selector("figure.posym-figure svg", timeout=120_000)
     box, drawing = page.locator("input.posym-number").first, page.locator(".posym-drawing").first
     before = drawing.inner_html()
@@ -107,7 +107,8 @@ def test_a_typed_value_reaches_python_and_the_drawing(root: Path, open_notebook:
 @torch.no_grad()
 def test_models_answer_in_a_notebook_with_weights_from_its_kernel(root: Path, open_notebook: Any) -> None:
     results = f"import os\nos.environ['POSYM_RESULTS'] = {str(root / 'results')!r}"  # the notebook stands elsewhere
-    page = open_notebook([results, *cells_of(root, *HOPS)[-2:]])  # the cell before the figure loads its models
+    imports, *_, loads, shows = cells_of(root, *HOPS)
+    page = open_notebook([results, imports, loads, shows])
     page.wait_for_selector("[data-hops] svg", timeout=60_000)
     page.click("button[name=load]")
     page.wait_for_function("() => document.querySelector('output[name=answer]').value !== ''", timeout=60_000)
