@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import re
 import sys
 import types
 from pathlib import Path
@@ -65,25 +62,3 @@ def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
         assert all(f"| {what} | {result} |" in shown for what, result in rows)
         assert f"**{card.device}**, 20" in shown
     assert shown.count(cards.NOT_MET) == len(outside)
-
-
-def only_on_a_gpu(root: Path) -> list[tuple[str, str]]:
-    """The chapter and the code of each cell that is tagged as one for GPUs."""
-    return [
-        (path.stem, "".join(cell["source"]))
-        for path in sorted((root / "book").rglob("*.ipynb"))
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-        if "gpu-only" in cell["metadata"].get("tags", [])
-    ]
-
-
-def test_cells_for_a_gpu_show_the_stored_row_elsewhere(root: Path) -> None:
-    cells = only_on_a_gpu(root)
-    assert cells
-    for chapter, source in cells:
-        choices = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
-        tests = [ast.unparse(node.test).removeprefix("torch.cuda.") for node in choices]
-        assert tests == ["device_count() > 0"], chapter
-        (row,) = re.findall(r"cards\.stored_row\((.*?)\)", "\n".join(map(ast.unparse, choices[0].orelse)))
-        said = cards.stored_row(ast.literal_eval(row), root / "benchmarks" / "devices")
-        assert re.search(r"\(.+, 20\d\d-\d\d-\d\d.*\)$", said), "neither card nor date"
