@@ -6,25 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from posym_profile.interventions._head_patching import ablate_heads, patch_heads
+    from posym_profile.language_models._answers import choose_answers
     from posym_profile.language_models._loading import load_model, load_tokenizer
-    from posym_profile.prompts._binding import BindingPrompts, binding_prompts
-    from posym_profile.scores._cubes import KeyAnova, origin_cube
-    from posym_profile.scores._profiling import Profile, profile
+    from posym_profile.prompts._binding import binding_prompts
+    from posym_profile.report._explored import explore
+    from posym_profile.scores._cubes import origin_cube
+    from posym_profile.scores._head_table import top_heads
+    from posym_profile.scores._profiling import profile
     from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
-    "BindingPrompts",
     "HiddenBlocksWarning",
-    "KeyAnova",
     "LongPromptWarning",
-    "Profile",
     "ablate_heads",
     "binding_prompts",
+    "choose_answers",
+    "explore",
     "load_model",
     "load_tokenizer",
     "origin_cube",
     "patch_heads",
     "profile",
+    "top_heads",
 ]
 
 # Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
@@ -32,9 +35,12 @@ __all__ = [
 _HOMES = {
     "interventions._head_patching": ("ablate_heads", "patch_heads"),
     "language_models._loading": ("load_model", "load_tokenizer"),
-    "prompts._binding": ("BindingPrompts", "binding_prompts"),
-    "scores._cubes": ("KeyAnova", "origin_cube"),
-    "scores._profiling": ("Profile", "profile"),
+    "language_models._answers": ("choose_answers",),
+    "prompts._binding": ("binding_prompts",),
+    "report._explored": ("explore",),
+    "scores._cubes": ("origin_cube",),
+    "scores._head_table": ("top_heads",),
+    "scores._profiling": ("profile",),
     "scores._visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
 }
 

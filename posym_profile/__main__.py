@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,8 +16,9 @@ from typing import Any
 import posym_core
 
 PROFILE_HELP = """
-Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
-checksums), scores.safetensors, heads.csv, prompts.jsonl, figures and report.html. The folder appears whole.
+Scores of every attention head on the prompts of a task or a file, kept in a folder: scores.nc (which
+xarray.open_dataset reads), heads.csv, prompts.jsonl, figures and report.html. The folder appears whole. Several models
+have a folder each, and one table beside these; those that are finished are skipped when the command is given again.
 """
 
 SUPPORT_HELP = """
@@ -68,7 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
-    profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
+    named = f"{PACKAGED}, a folder, or a name on the Hugging Face hub"
+    profile.add_argument("models", nargs="+", metavar="MODEL", help=named)
     source = profile.add_mutually_exclusive_group(required=True)
     source.add_argument("--task", help=f"{', '.join(TASKS)}, or module:function for one of your own")
     source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or token ids; see the guide")
@@ -76,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, (default, what) in DRAWN.items():
         profile.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
     profile.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
+    profile.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that measure batches (default: 1)")
+    profile.add_argument("--cluster", metavar="ADDRESS", help="measure batches on the workers of a Dask scheduler")
     profile.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
     profile.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
     profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
@@ -128,17 +133,15 @@ def _profile(options: argparse.Namespace) -> None:
     if not options.explorer and (options.explorer_prompts is not None or layers is not None):
         raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
     from posym_profile.report._explored import PROMPTS, Explorer
-    from posym_profile.report._page import NAME
     from posym_profile.report._profile_settings import ProfileSettings
-    from posym_profile.report._run import run_profile
-    from posym_profile.report._tables import describe_answers
-    from posym_profile.scores._visibility import format_count
+    from posym_profile.report._run import run_profiles
 
     explorer = None
     if options.explorer:
         number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
         explorer = Explorer(prompts=number, layers=layers)
-    profile = run_profile(
+    found = run_profiles(
+        options.models,
         ProfileSettings(**_read_settings(options)),
         options.out,
         figures=not options.no_report,
@@ -146,13 +149,24 @@ def _profile(options: argparse.Namespace) -> None:
         force=options.force,
         progress=not options.no_progress,
         report=lambda line: print(line, file=sys.stderr),
+        jobs=options.jobs,
+        cluster=options.cluster,
     )
-    shape = profile.arrays["positional"].shape
-    sizes = zip(shape, ("prompt", *(("token",) if len(shape) > 3 else ()), "layer", "head"), strict=True)
-    parts = [*(format_count(number, thing) for number, thing in sizes), f"{profile.provenance['seconds']:.0f} s"]
-    parts += filter(None, [describe_answers(profile.arrays)])
-    shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
-    print(f"{', '.join(parts)}: {shown}")
+    for folder, scores in found.items():
+        _print_profile(folder, scores)
+
+
+def _print_profile(folder: Any, scores: Any) -> None:
+    """Print what a profile is of, and where it is."""
+    from posym_profile.report._page import NAME
+    from posym_profile.report._tables import describe_answers
+    from posym_profile.scores._visibility import format_count
+
+    kinds = {"prompt": "prompt", "query": "token", "layer": "layer", "head": "head"}
+    parts = [format_count(scores.sizes[name], thing) for name, thing in kinds.items() if name in scores.sizes]
+    parts.append(f"{json.loads(scores.attrs['provenance'])['seconds']:.0f} s")
+    parts += filter(None, [describe_answers(scores)])
+    print(f"{', '.join(parts)}: {folder / NAME if (folder / NAME).exists() else folder}")
 
 
 def _read_numbers(name: str, text: str) -> list[int]:

@@ -384,7 +384,8 @@ def many(name):
     def compute(to, put):
         model, found = to(build(name)), []
         for options in (BLOCKS, SEEN, SEEN | {"queries": [-1, 20]}):
-            found += [profile(model, put(IDS), **options)]
+            scores = profile(model, put(IDS), **options)
+            found += [{name: torch.from_numpy(x.values) for name, x in scores.items()}]
         return found
 
     return compute
@@ -425,7 +426,7 @@ def under_surgery(to, put):
     ) as operated:
         scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
         with torch.no_grad():
-            return scores, model(to(IDS)).logits
+            return [torch.from_numpy(x.values) for x in scores.values()], model(to(IDS)).logits
 
 
 def one_token_replaced(to, put):

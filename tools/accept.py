@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from build_book import chapters, execute_chapters
-from execute import executed, read
-from reads import ROOT
+from execute import ROOT, executed, read
 
 TAG = "nbval-check-output"
 LOCK, EXPECTED = "tests/ledger.lock.json", "book/expected"

@@ -1,7 +1,7 @@
 """A Sphinx extension of the book.
 
-Papers that it is about are cited by their tags (``citations.py``), objects of the reference link to their lines in the
-repository, public names lead to where they are defined, and ``{claim}`C-6` `` to a row of the ledger.
+The list of references has the labels of the text (``citations.py``), objects of the reference link to their lines in
+the repository, public names lead to where they are defined, and ``{claim}`C-6` `` to a row of the ledger.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 import yaml
 from citations import register_styles
 from docutils import nodes
-from reads import PACKAGES, ROOT
+from execute import PACKAGES, ROOT
+from finish_site import site_address
 from sphinx.util.docutils import SphinxRole
+from sphinx_proof.nodes import proof_node
 
 from posym_companion.claims import read_entries
 
@@ -36,8 +38,8 @@ def source_address(repository: str, branch: str, root: Path, info: dict[str, str
     return f"{repository}/blob/{branch}/{Path(file).relative_to(root).as_posix()}#L{first}-L{first + len(lines) - 1}"
 
 
-def link_sources(app: Any, config: Any) -> None:
-    """Give sphinx.ext.linkcode the addresses of the repository that ``_config.yml`` names."""
+def name_addresses(app: Any, config: Any) -> None:
+    """Give objects the addresses of their lines in the repository that ``_config.yml`` names, and pages their own."""
     settings = yaml.safe_load((Path(app.srcdir) / "_config.yml").read_text(encoding="utf-8"))["repository"]
 
     def resolve(domain: str, info: dict[str, str]) -> str | None:
@@ -45,6 +47,8 @@ def link_sources(app: Any, config: Any) -> None:
         return source_address(settings["url"], settings["branch"], ROOT, info) if known else None
 
     config.linkcode_resolve = resolve
+    config.mathjax_path = "mathjax/startup.js"  # which loads the parts that _config.yml names, and not all of MathJax
+    config.html_baseurl = config.ogp_site_url = site_address(settings["url"])
 
 
 def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any:
@@ -70,6 +74,15 @@ class ClaimRole(SphinxRole):
         return [nodes.reference(self.rawtext, self.text, refuri=address, internal=True, classes=["posym-claim"])], []
 
 
+def fold_proofs(app: Any, doctree: Any, page: str) -> None:
+    """Fold proofs that are dropdowns under their name: sphinx_proof gives them no title to click on."""
+    for proof in list(doctree.findall(proof_node)):
+        if "dropdown" in proof[0]["classes"]:
+            opening = '<details class="posym-fold stay"><summary>Proof</summary>'
+            before, after = (nodes.raw("", text, format="html") for text in (opening, "</details>"))
+            proof.replace_self([before, *proof[0].children, after])
+
+
 def write_in_parallel(app: Any, environment: Any) -> None:
     """Write pages in two processes, once all are read: sphinx_proof cannot be read in parallel, which would warn."""
     app.parallel = 2
@@ -81,7 +94,8 @@ def setup(app: Any) -> dict[str, bool]:
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.add_role("claim", ClaimRole())
-    app.connect("config-inited", link_sources)
+    app.connect("config-inited", name_addresses)
+    app.connect("doctree-resolved", fold_proofs)
     app.connect("env-updated", write_in_parallel)
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,21 +1,26 @@
-"""Execute chapters, several at once, each only when something that its outputs depend on has changed.
+"""Execute chapters, several at once, each only when its code or something that all chapters depend on has changed.
 
-Outputs are kept in ``_build/executed``, with what they were made from (see ``reads.py``). Every chapter
-runs in a kernel of its own with one thread. Kernels are forked from one process that has imported the libraries, since
-importing PyTorch, SymPy and Matplotlib afresh takes longer than many a chapter.
+Outputs are kept in ``_build/executed/KEY``, where the key is of packages, results and versions of libraries: after a
+change of these all chapters run again, and after an edit of a chapter it alone. Every chapter runs in a kernel
+of its own with one thread. Kernels are forked from one process that has imported the libraries, since importing
+PyTorch, SymPy and Matplotlib takes longer than many a chapter.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import hashlib
 import json
 import multiprocessing
 import os
+import platform
 import re
+import shutil
 import signal
 import sys
-import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from functools import partialmethod
 from importlib.metadata import EntryPoint
 from multiprocessing import forkserver
@@ -26,8 +31,13 @@ import nbformat
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from reads import make_key, name_reads
 
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
+# What every chapter depends on: code, results, versions of libraries, and how cells are run.
+EVERYWHERE = (*PACKAGES, "results", "requirements.txt", "requirements-bare.txt", "tools/execute.py")
+# What no page is made from: leftovers, and what chapters printed when it was accepted.
+IGNORED = {"__pycache__", ".ipynb_checkpoints", "expected"}
 JOBS = 2
 TIMEOUT = 900  # seconds a cell may take
 BAR = re.compile(r".*\d%\|.*\| *\d+/\d+ \[.*")  # as tqdm writes one
@@ -52,29 +62,15 @@ IMPORTED = [
 FORKS = multiprocessing.get_context("forkserver")
 
 
-def run_kernel(connection_file: str, folder: str, opened: str) -> None:
-    """Serve a chapter as its kernel, in a forked process, and write down which files it reads and folders it lists."""
+def run_kernel(connection_file: str, folder: str) -> None:
+    """Serve a chapter as its kernel, in a forked process."""
     os.chdir(folder)
     sys.path[0] = ""
-    with open(opened, "w", buffering=1, encoding="utf-8") as file:
-        for module in list(sys.modules.values()):  # those that were imported before the fork
-            file.write(f"{getattr(module, '__dict__', {}).get('__file__')}\n")
+    from ipykernel.kernelapp import IPKernelApp
 
-        def record(event: str, arguments: tuple[Any, ...]) -> None:
-            path = arguments[0] if event in ("open", "os.listdir", "os.scandir") else None
-            if not isinstance(path, str | os.PathLike):
-                return
-            # Imports list the chapter's own folder, and what is opened to write is not read.
-            neighbours = event == "os.listdir" and os.path.abspath(path) == folder
-            if not neighbours and not (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
-                file.write(os.path.abspath(path) + "\n")
-
-        sys.addaudithook(record)
-        from ipykernel.kernelapp import IPKernelApp
-
-        IPKernelApp.launch_instance(
-            argv=["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}", "--log-level=ERROR"]
-        )
+    IPKernelApp.launch_instance(
+        argv=["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}", "--log-level=ERROR"]
+    )
 
 
 class ForkedProcess:
@@ -106,57 +102,68 @@ class ForkedKernels(LocalProvisioner):
     """Kernels on this machine that are forked instead of started."""
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> dict[str, Any]:
-        opened = options["env"].get("POSYM_OPENED", os.devnull)
-        self.process = ForkedProcess(cmd[cmd.index("-f") + 1], options["cwd"], opened)
+        self.process = ForkedProcess(cmd[cmd.index("-f") + 1], options["cwd"])
         self.pid = self.process.pid
         return self.connection_info
 
 
+def tree_key(root: Path, names: Iterable[str]) -> str:
+    """Return a short hash over the names and the contents of all files below ``names``; absent ones count as empty."""
+    key = hashlib.sha256()
+    for name in names:
+        path = root / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and not IGNORED & set(file.relative_to(root).parts):
+                key.update(file.relative_to(root).as_posix().encode() + b"\0")
+                key.update(hashlib.sha256(file.read_bytes()).digest())
+    return key.hexdigest()[:16]
+
+
+@functools.cache
+def outputs_folder(root: Path) -> Path:
+    """Return where outputs are kept that were made from the present packages, results and libraries."""
+    return root / "_build" / "executed" / f"{tree_key(root, EVERYWHERE)}-{platform.python_version()}"
+
+
 def executed(root: Path, chapter: Path) -> Path:
-    """Where the outputs of a chapter are kept."""
-    return root / "_build" / "executed" / chapter.relative_to(root)
+    """Return where the outputs of a chapter are kept."""
+    return outputs_folder(root) / chapter.relative_to(root)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A notebook as JSON, or nothing where there is none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """Return a notebook as JSON; nothing where there is none or it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
-def last_run(root: Path, chapter: Path) -> dict[str, Any]:
-    """Return the key, the reads and the seconds of a chapter's last execution, if there was one."""
-    return read(executed(root, chapter)).get("metadata", {}).get("posym", {})
+def code_cells(notebook: Mapping[str, Any]) -> list[str]:
+    """Return the code of each cell."""
+    return ["".join(cell["source"]) for cell in notebook.get("cells", []) if cell["cell_type"] == "code"]
 
 
 def is_current(root: Path, chapter: Path) -> bool:
-    """Return whether the outputs of a chapter that are kept are those of its present cells and reads."""
-    run = last_run(root, chapter)
-    return "reads" in run and run["key"] == make_key(root, read(chapter), run["reads"])
+    """Return whether the outputs of a chapter that are kept are those of its present cells."""
+    kept = read(executed(root, chapter))
+    return bool(kept) and code_cells(kept) == code_cells(read(chapter))
 
 
 async def execute(root: Path, chapter: Path) -> str | None:
     """Execute a chapter and keep its outputs; return what went wrong."""
-    cells, notebook = read(chapter), nbformat.read(chapter, as_version=4)
-    began, start = time.time_ns(), time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        opened = Path(folder) / "opened"
-        client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(chapter.parent)}})
-        try:
-            await client.async_execute(env=os.environ | {"POSYM_OPENED": str(opened)})
-        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-            return str(error)
-        reads = name_reads(root, opened.read_text(encoding="utf-8").splitlines())
+    notebook, start = nbformat.read(chapter, as_version=4), time.perf_counter()
+    client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(chapter.parent)}})
+    try:
+        await client.async_execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        return str(error)
     if wrong := unwanted(notebook):
         return wrong
-    seconds = round(time.perf_counter() - start, 1)
-    # What changed while the chapter ran may not be what it read: then the next build executes it again.
-    files = [path for name in reads if (path := root / name).is_file()]
-    key = "" if any(path.stat().st_mtime_ns > began for path in files) else make_key(root, cells, reads)
-    notebook.metadata["posym"] = {"key": key, "seconds": seconds, "reads": reads}
     target = executed(root, chapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target.with_suffix(".new"))
     target.with_suffix(".new").replace(target)
-    print(f"executed {chapter.relative_to(root)} in {seconds} s", flush=True)
+    print(f"executed {chapter.relative_to(root)} in {time.perf_counter() - start:.1f} s", flush=True)
     return None
 
 
@@ -172,12 +179,14 @@ def unwanted(notebook: Any) -> str | None:
 
 def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[Path, str]:
     """Execute the chapters whose outputs are missing or out of date, the longest first; return what went wrong."""
+    for stale in (root / "_build" / "executed").glob("*"):
+        if stale != outputs_folder(root):
+            shutil.rmtree(stale)
     due = [chapter for chapter in chapters if not is_current(root, chapter)]
     if not due:
         return {}
     fork_kernels()
-    # A chapter that was never executed may say itself that it takes long.
-    due.sort(key=lambda x: -(last_run(root, x).get("seconds") or read(x)["metadata"].get("seconds", 0)))
+    due.sort(key=lambda x: -read(x)["metadata"].get("seconds", 0))  # a long chapter says how long it takes
     return asyncio.run(_execute_all(root, due, jobs))
 
 

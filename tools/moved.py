@@ -8,6 +8,9 @@ from pathlib import Path
 # Where a page stood, and where its text stands now.
 MOVED = {
     "book/language_model/explorer.html": "book/language_model/language_model.html#the-head-explorer",
+    "book/language_model/gemma_learns.html": "book/language_model/task_solvers.html#gemma-learns-to-bind",
+    "book/language_model/what_scores_predict.html": "book/language_model/task_solvers.html#what-scores-predict",
+    "book/one_head/train_it.html": "book/one_head/success_by_frequency.html#train-it-yourself",
     "book/language_model/surgery.html": "book/language_model/language_model.html#changing-the-angles",
     "book/package/api/companion.html": "book/reference/ledger.html#experiments-and-commands",
     "book/package/api/companion_solvers.html": "book/reference/ledger.html#experiments-and-commands",

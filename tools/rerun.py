@@ -1,7 +1,7 @@
-"""Write the chapters that nbval runs in ``make test``: those that the last build has not executed, and quick ones.
+"""Write the chapters that nbval runs in ``make test``: of each the cells that a reader sees without unfolding.
 
-What a tagged cell must show is what was accepted of it (``accept.py``). Chapters that the build did execute are not run
-a second time, since a test compares what they printed there; the quick ones are, with another order of sets.
+A page is a program: these cells run by themselves, in their order, in a new kernel. What a tagged cell must show is
+what was accepted of it (``accept.py``).
 """
 
 from __future__ import annotations
@@ -14,38 +14,37 @@ from typing import Any
 import nbformat
 from accept import TAG, expected_file, read_expected
 from build_book import chapters
-from execute import is_current, last_run, read
-from reads import ROOT, code_cells
+from execute import ROOT, read
 
-QUICK = 5  # seconds
+HIDDEN = {"remove-cell", "remove-input", "hide-cell", "hide-input"}
 
 
-def with_expected(notebook: dict[str, Any], expected: dict[str, str]) -> dict[str, Any]:
-    """Return a chapter's code with what was accepted as the only outputs."""
-    cells = code_cells(notebook)
-    for cell in cells:
-        cell["metadata"] = {"tags": sorted({"raises-exception", TAG} & set(cell["metadata"].get("tags", [])))}
-        if TAG in cell["metadata"]["tags"]:
-            text = expected.get(cell["id"], "")
-            cell |= {"outputs": [nbformat.v4.new_output("stream", name="stdout", text=text)], "execution_count": 1}
-    return notebook | {"cells": cells}
+def cells_in_sight(notebook: dict[str, Any], expected: dict[str, str]) -> dict[str, Any]:
+    """Return a chapter with the code in sight alone, and what was accepted as the only outputs."""
+    kept = []
+    for cell in notebook["cells"]:
+        tags = set(cell["metadata"].get("tags", []))
+        if cell["cell_type"] == "code" and not HIDDEN & tags:
+            new = nbformat.v4.new_code_cell("".join(cell["source"]), id=cell["id"])
+            new.metadata["tags"] = sorted({"raises-exception", TAG} & tags)
+            if TAG in tags:
+                text = expected.get(cell["id"], "")
+                new.outputs, new.execution_count = [nbformat.v4.new_output("stream", name="stdout", text=text)], 1
+            kept.append(new)
+    return notebook | {"cells": kept}
 
 
 def write_chapters(root: Path) -> list[Path]:
     """Write them into ``_build/rerun``; return which they are."""
-    target = root / "_build" / "rerun"
+    target, chosen = root / "_build" / "rerun", chapters(root)
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    chosen = []
-    for chapter in chapters(root):
-        if not is_current(root, chapter) or last_run(root, chapter)["seconds"] <= QUICK:
-            chosen.append(chapter)
-            path = target / chapter.relative_to(root)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            expected = read_expected(expected_file(root, chapter))
-            path.write_text(json.dumps(with_expected(read(chapter), expected)), encoding="utf-8")
+    for chapter in chosen:
+        path = target / chapter.relative_to(root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        seen = cells_in_sight(read(chapter), read_expected(expected_file(root, chapter)))
+        path.write_text(json.dumps(seen), encoding="utf-8")
     return chosen
 
 
 if __name__ == "__main__":
-    print(f"nbval runs {', '.join(chapter.stem for chapter in write_chapters(ROOT)) or 'no chapter'}")
+    print(f"nbval runs what is in sight of {len(write_chapters(ROOT))} chapters")

@@ -14,8 +14,6 @@ from posym_figures import (
     PALETTE,
     WIDTH,
     apply_style,
-    draw_note,
-    draw_points,
     plots,
     require_shape,
     say_undefined,
@@ -90,26 +88,4 @@ def angle_position_heatmap(
     )
     ax.set_aspect("auto")
     figure.axes[1].set_ylabel("accuracy", color=INK)
-    return figure
-
-
-@apply_style
-def bound_scatter(variance: Any, bound: Any, *, layers: Any = None, title: str = "") -> Figure:
-    """Variance of each head's logits against its bound, ``[head]``, on logarithmic axes with the line of equality."""
-    variance = require_shape("variance", variance, "head")
-    bound = require_shape("bound", bound, ("head", len(variance)))
-    shown = (variance > 0) & (bound > 0)
-    layers = None if layers is None else require_shape("layers", layers, ("head", len(variance)))[shown]
-    figure, ax = plt.subplots(figsize=(5.2, 4.5))
-    known = np.concatenate([variance[shown], bound[shown], [] if shown.any() else [1, 10]])
-    ends = (known.min() / 1.6, known.max() * 1.6)
-    ax.set(xscale="log", yscale="log", aspect="equal", xlabel="bound", ylabel="variance of the logits")
-    ax.plot(ends, ends, label="_equality", color=INK, linewidth=1, linestyle=(0, (3, 3)))
-    draw_note(ax, "variance = bound", (ends[1], ends[1]), (-26, -8), xycoords="data", ha="right", va="top")
-    draw_points(ax, bound[shown], variance[shown], layers)
-    ax.set(xlim=ends, ylim=ends, title=title)
-    say_undefined(ax, int((np.isnan(variance) | np.isnan(bound)).sum()), "head")
-    zero = int(((variance == 0) | (bound == 0)).sum())
-    if zero:
-        draw_note(ax, f"{zero} at 0, off the logarithmic axes", (0, 0), (6, 6), fontsize=8.5)
     return figure

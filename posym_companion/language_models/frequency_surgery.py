@@ -224,8 +224,8 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Prep
         planes=planes,
         tasks=tasks,
         text=draw_text_windows(tokenizer, setting),
-        positional=scores.positional.double().mean(0).numpy(),
-        symbolic=scores.symbolic.double().mean(0).numpy(),
+        positional=scores.positional.mean("prompt", dtype=np.float64).values,
+        symbolic=scores.symbolic.mean("prompt", dtype=np.float64).values,
     )
     used = {}
     for role, name in zip(("positional", "symbolic"), tasks, strict=False):
@@ -274,8 +274,8 @@ def measure_condition(setting: FrequencySurgery, subject: PreparedModel, conditi
         "log_probability": _asked([choice.log_probability for choice in choices], setting.prompts),
         "correct": _asked([choice.correct for choice in choices], setting.prompts),
         "text_loss": torch.cat(losses).numpy().astype(np.float32),
-        "positional": scores.positional.double().mean(0).numpy().astype(np.float32),
-        "symbolic": scores.symbolic.double().mean(0).numpy().astype(np.float32),
+        "positional": scores.positional.mean("prompt", dtype=np.float64).values.astype(np.float32),
+        "symbolic": scores.symbolic.mean("prompt", dtype=np.float64).values.astype(np.float32),
     }
 
 

@@ -107,8 +107,8 @@ def measure(
         correct = choose_answers(model, prompts).correct
     return {
         "contrasts": torch.stack(rows, 1).numpy().astype(np.float16),
-        "positional": scores.positional.float().numpy().astype(np.float16),
-        "symbolic": scores.symbolic.float().numpy().astype(np.float16),
+        "positional": scores.positional.values.astype(np.float16),
+        "symbolic": scores.symbolic.values.astype(np.float16),
         "correct": correct.numpy(),
     }
 

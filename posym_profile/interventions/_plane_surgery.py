@@ -18,7 +18,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,9 +37,13 @@ from posym_profile.capture._routes import (
 from posym_profile.interventions._plane_interventions import Intervention
 from posym_profile.language_models._refusals import check_apart
 from posym_profile.planes._rotary_planes import Planes, find_planes
+from posym_profile.scores._head_table import make_dataset
 from posym_profile.scores._layer_heads import LayerHeads
-from posym_profile.scores._layer_measurement import map_layers
-from posym_profile.scores._profiling import Profile, assemble_profile, score_layer
+from posym_profile.scores._layer_measurement import LAST, map_layers
+from posym_profile.scores._profiling import describe_prompts, score_layer
+
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +94,14 @@ class EditedModel:
         block_length: int,
         blocks: int | None = None,
         tau: float = 1e-4,
-        progress: bool = True,
-    ) -> Profile:
+        progress: bool = False,
+    ) -> Dataset:
         """Score every head of the edited model; see :func:`posym_profile.profile`."""
         length = input_ids.shape[-1]
         swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau).fit(length)
         measure = self.adapt_measure(partial(score_layer, swaps=swaps))
         measured = map_layers(self.model, input_ids, measure, planes=self.planes, progress=progress)
-        prompts = len(measured["entropy"])
-        return assemble_profile(measured, self.model, [length] * prompts, [swaps.number] * prompts)
+        return describe_prompts(make_dataset(measured, LAST), self.model, [length] * len(measured["entropy"]), swaps)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -24,8 +25,10 @@ from torch import Tensor, nn
 
 from posym_core._checks import is_asynchronous, require_count
 from posym_core.metrics import rotate_unchecked
+from posym_profile.capture._capturing import check_model
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import UnsupportedModelError, make_unsupported_error
+from posym_profile.planes._model_state import ModelState, describe_state
 from posym_profile.planes._shifted_keys import EPSILON, TOKENS, ShiftedKeys, move_to_cpu
 
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
@@ -81,8 +84,9 @@ class Planes:
 def find_planes(model: nn.Module, length: int) -> list[Planes]:
     """Find rotation planes and angles of every attention call, for prompts of ``length`` tokens.
 
-    Takes two forward passes over 32 tokens, or nine where a model takes no rows of position ids. The model is asked
-    anew each time, because its angles may have been changed in between, on purpose or by a longer prompt.
+    Takes a forward pass over 16 tokens and a part of one, or nine where a model takes no rows of position ids. What was
+    found is kept as long as the model lives, and given again while its parameters, buffers, configuration, hooks and
+    replaced forward functions are what they were.
 
     Args:
         model: a Hugging Face decoder in evaluation mode, or what :func:`posym_profile.capture.unwrap` finds one in.
@@ -96,7 +100,25 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
             otherwise than by rotations of planes.
     """
     model = unwrap(model)
-    require_count("length", length, 1, "tokens of the prompts in question")
+    length = require_count("length", length, 1, "tokens of the prompts in question")
+    check_model(model)
+    state = describe_state(model)
+    kept = _KEPT.get(model)
+    planes = kept[1] if kept is not None and state is not None and kept[0] == state else {}
+    if length not in planes:
+        found, after = _ask_planes(model, length), describe_state(model)
+        # A pass may move buffers to where its prompt wants them; then what other prompts were told no longer holds.
+        planes = {**(planes if after == state else {}), length: found}
+        _KEPT[model] = after, planes
+    return list(planes[length])
+
+
+# Planes of models in use by the length of the prompts, and the state in which a model was when they were found.
+_KEPT: WeakKeyDictionary[nn.Module, tuple[ModelState | None, dict[int, list[Planes]]]] = WeakKeyDictionary()
+
+
+def _ask_planes(model: nn.Module, length: int) -> list[Planes]:
+    """Ask the model for its planes."""
     keys = ShiftedKeys(model, length)
     try:
         return _fit_planes(model, keys)
@@ -113,10 +135,16 @@ def _fit_planes(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
     rows = {key: x.detach() for key, x in model.named_buffers() if x.is_floating_point() and x.ndim == 1 and x.numel()}
     moved = zip(rows, move_to_cpu(list(rows.values())), strict=True)
     buffers = {key: x.double().abs() for key, x in moved}
-    planes = []
+    planes: list[Planes] = []
+    different: list[Planes] = []
     for index in range(len(keys.keys)):
+        fit = _Fit(keys, index)
         try:
-            planes.append(_Fit(keys, index).fit(buffers))
+            # Most layers turn as one before them does, which is soon checked.
+            alike = next((other for other in different if fit.is_explained(other)), None)
+            if alike is None:
+                different.append(fit.fit(buffers))
+            planes.append(different[-1] if alike is None else alike)
         except _NoRotationError as error:
             raise UnsupportedModelError(f"{name}, attention call {index}: {error}") from None
     if not any(plane.rotated for plane in planes):
@@ -267,15 +295,23 @@ class _Fit:
         return f"{text}, {source}"
 
     def check(self, planes: Planes) -> None:
-        """Turn the keys by what was found and compare with the model's: the answer must explain every dimension."""
+        """Raise unless what was found explains every dimension."""
+        off = self.measure_error(planes)
+        if not off <= 60 * EPSILON + self.table:
+            raise _NoRotationError(
+                f"keys are not a pure rotation of their position (planes found, relative difference {off:.1g})"
+            )
+
+    def is_explained(self, planes: Planes) -> bool:
+        """Return whether another call's planes explain every dimension of this one."""
+        return len(planes.order) // 2 == (self.dim + 1) // 2 and self.measure_error(planes) <= 60 * EPSILON + self.table
+
+    def measure_error(self, planes: Planes) -> float:
+        """Turn the keys by these planes and measure the largest relative difference from the model's."""
         turned = rotate_unchecked(planes.arrange_keys(self.unmoved), self.steps[:, None], planes.angles, "halves")
         error = (turned - planes.arrange_keys(self.moved)).abs().amax(1)
         # The largest of a plane's two dimensions.
         error, size = (x.unflatten(-1, (2, -1)).amax(-2) for x in (error, planes.arrange_keys(self.size)))
         # The model rounds position times angle to its own precision, so that phases are off in proportion.
         reach = torch.maximum(torch.tensor(self.last).abs(), (self.last + self.steps - TOKENS).abs())
-        off = float((error / size / (1 + reach[:, None] * planes.angles)).max())
-        if not off <= 60 * EPSILON + self.table:
-            raise _NoRotationError(
-                f"keys are not a pure rotation of their position (planes found, relative difference {off:.1g})"
-            )
+        return float((error / size / (1 + reach[:, None] * planes.angles)).max())

@@ -2,7 +2,8 @@
 
 Two passes suffice. In the first, each attention module notes its hidden states and what it makes of them. In the
 second, every row of a batch has other positions. An attention module gets its noted hidden states in each row, is left
-as soon as its keys are known, and returns what it returned before, so that the rest of the model runs for one row.
+as soon as its keys are known, and returns what it returned before. So do norms, MLPs and other modules beside attention
+that are given hidden states alone: they are not run again, and the second pass costs the keys' projections.
 A model that does not take rows of positions this way is asked for one row after another, in whole passes.
 """
 
@@ -26,7 +27,7 @@ from posym_profile.capture._routes import Route, replace_forward
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import UnsupportedModelError, check_rotation, make_unsupported_error
 
-TOKENS = 32
+TOKENS = 16
 SHIFTS = tuple(8**power for power in range(7))
 # Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
 EPSILON = torch.finfo(torch.float32).eps
@@ -56,6 +57,8 @@ class ShiftedKeys:
         self.hidden: dict[tuple[nn.Module, int], Any] = {}
         self.returned: dict[tuple[nn.Module, int], Any] = {}
         self.callers: list[nn.Module] = []
+        # Modules beside attention that need not run again, see :meth:`find_bypassed`.
+        self.bypassed: list[nn.Module] = []
         # Hooks on the model must not meet those of another thread that asks the same model.
         with ONE_AT_A_TIME, compute_in_float32(model):
             self.record()
@@ -97,7 +100,7 @@ class ShiftedKeys:
                 output = run(*args, **inputs)
             finally:
                 running.pop()
-            if (module, number) in self.hidden:
+            if (module, number) in self.hidden or (not inputs and len(args) == 1 and _is_hidden(args[0])):
                 self.returned[module, number] = output
             return output
 
@@ -106,6 +109,14 @@ class ShiftedKeys:
                 self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
             )
         check_rotation(self.name, any(move_to_cpu(looks_ahead)), positioned)
+        self.bypassed = self.find_bypassed()
+
+    def find_bypassed(self) -> list[nn.Module]:
+        """Find modules that are given hidden states alone, hold no buffers, and lie neither in nor around attention."""
+        within = {part for caller in self.callers for part in caller.modules()}
+        noted = {module for module, _ in self.returned} - within
+        callers = set(self.callers)
+        return [m for m in noted if not any(map(len, (callers & set(m.modules()), [*m.buffers()])))]
 
     def ask_together(self) -> bool:
         """Ask for all rows in one pass; return whether the model takes it."""
@@ -202,11 +213,12 @@ class ShiftedKeys:
                 args, inputs = (args, inputs | {"hidden_states": hidden}) if named else ((hidden, *args[1:]), inputs)
             if not leave:
                 return run(*args, **inputs)
-            with contextlib.suppress(_AnsweredError):
-                run(*args, **inputs)
+            if place in self.hidden:
+                with contextlib.suppress(_AnsweredError):
+                    run(*args, **inputs)
             return self.returned[place]
 
-        with replace_forward(self.callers, run_module):
+        with replace_forward([*self.callers, *(self.bypassed if leave else ())], run_module):
             yield
 
 
@@ -220,6 +232,11 @@ def move_to_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
         for place, part in zip(places, parts, strict=True):
             moved[place] = part.to(tensors[place].dtype).view(tensors[place].shape)
     return moved
+
+
+def _is_hidden(x: Any) -> bool:
+    """Return whether an argument is hidden states of the tokens, and neither ids, positions nor angles."""
+    return isinstance(x, Tensor) and x.is_floating_point() and x.ndim == 3 and x.shape[:2] == (1, TOKENS)
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
@@ -247,6 +264,11 @@ class _AlikeRowsOnce(TorchFunctionMode):
 class _IndicesInRange(TorchDispatchMode):
     """Raises IndexError before a look-up out of range, which on a GPU would end the whole process's use of it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Ends of indices that were read before, with these: most are asked in every layer, and a GPU waits for reading.
+        self.known: dict[tuple[int, int], tuple[Tensor, int, int]] = {}
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.embedding.default:
             self.check(args[0], args[1], 0)
@@ -261,6 +283,9 @@ class _IndicesInRange(TorchDispatchMode):
     def check(self, table: Tensor, index: Tensor, dim: int, least: int = 0) -> None:
         if not index.numel():
             return
-        low, high = torch.stack(index.aminmax()).tolist()
+        place = id(index), index._version
+        if place not in self.known:
+            self.known[place] = (index, *torch.stack(index.aminmax()).tolist())
+        _, low, high = self.known[place]
         if low < least or high >= table.shape[dim]:
             raise _OutOfTableError(f"position out of a table of {table.shape[dim]} entries")

@@ -1,6 +1,6 @@
 """Prompts for language models, with blocks whose keys are exchanged and answers that are known."""
 
-from posym_profile.prompts._binding import BindingPrompts, binding_prompts
+from posym_profile.prompts._binding import binding_prompts
 from posym_profile.prompts._drafts import (
     Draft,
     Prompts,
@@ -16,7 +16,6 @@ from posym_profile.prompts._text import read_reference_text
 
 __all__ = [
     "PROMPT_TASKS",
-    "BindingPrompts",
     "Draft",
     "PromptTokens",
     "Prompts",

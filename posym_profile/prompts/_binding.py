@@ -72,9 +72,6 @@ TEMPLATES = {
 SEED_APART = 1_000_003
 SAYS = "facts that give each name an attribute, and a question about one of them"
 
-BindingPrompts = Prompts
-"""Prompts whose blocks are facts: ``answer_ids`` holds the attribute of every fact, ``target`` the fact asked about."""
-
 
 def binding_prompts(
     tokenizer: Any,
@@ -85,7 +82,7 @@ def binding_prompts(
     template: str = "likes",
     lead: int = 0,
     vary_frame: bool = False,
-) -> BindingPrompts:
+) -> Prompts:
     """Draw prompts that bind names to attributes and ask for the attribute of one.
 
     Names differ within a prompt. So do attributes while there are enough of them; beyond that they repeat equally
@@ -105,7 +102,8 @@ def binding_prompts(
             that is asked about, which then is a second cue beside the name.
 
     Returns:
-        :class:`BindingPrompts`; ``start`` is behind the lead.
+        :class:`Prompts` whose blocks are facts; ``start`` is behind the lead, ``answer_ids`` holds the attribute of
+        every fact, and ``target`` is the fact asked about.
 
     Raises:
         ValueError: if the tokenizer leaves too few words of one token, or facts do not come out equally long.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,7 @@ from posym_figures import ExplorerFigure, HeadInput, count_packed_bytes, format_
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._loading import load_config
 from posym_profile.language_models._model_summary import get_text_config
-from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.report._folder import ProfileRun
-from posym_profile.report._measuring import choose_pass_size, measure_in_passes
+from posym_profile.report._measuring import choose_pass_size
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, group_prompts, join_prompts, read_marked_text
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
@@ -76,7 +74,7 @@ class Explorer:
         _require_room(load_config(settings.model), prompts[: self.prompts], settings.tau, self.layers)
 
     def make_pages(
-        self, settings: ProfileSettings, profile: ProfileRun, model: Any, tokenizer: Any
+        self, settings: ProfileSettings, prompts: Sequence[BlockedPrompt], model: Any, tokenizer: Any
     ) -> dict[str, bytes]:
         """Measure the prompts again, at other temperatures and block lengths, and return the page by its name."""
         name = shorten_name(settings.model)
@@ -89,8 +87,10 @@ class Explorer:
             batch_size=settings.batch_size,
             layers=self.layers,
         )
-        source = f"from the task {settings.task}" if settings.task else f"from the file {profile.settings['input']}"
-        return {NAME: shown.draw(profile.prompts[: self.prompts], source).page(f"Head explorer of {name}").encode()}
+        source = (
+            f"from the task {settings.task}" if settings.task else f"from the file {Path(str(settings.input)).name}"
+        )
+        return {NAME: shown.draw(prompts[: self.prompts], source).page(f"Head explorer of {name}").encode()}
 
 
 def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> ExplorerFigure:
@@ -185,9 +185,8 @@ class _Explored:
             visible_only=self.visible_only,
         )
         length = len(first.input_ids)
-        views = partial(make_head_views, self.model, cuts=cuts, planes=find_planes(self.model, length))
         size = choose_pass_size(length, self.batch_size)
-        return average_views(measure_in_passes(lambda batch: views(join_prompts(batch).input_ids), prompts, size))
+        return average_views(make_head_views(self.model, join_prompts(prompts).input_ids, cuts, batch_size=size))
 
     def make_input(
         self, prompts: Sequence[BlockedPrompt], arrays: Mapping[str, Any], source: str, place: int

@@ -1,33 +1,49 @@
-"""Measure prompts of a profile a batch at a time, on one model."""
+"""Measure prompts of a profile a batch at a time, in this process or in others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, get_args
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from posym_core.metrics import BlockLayout, draw_latin_square, permute_blocks
+from posym_core.store import choose_device, describe_device, hold
 from posym_profile.language_models._answers import choose_answers
-from posym_profile.planes._rotary_planes import Planes
+from posym_profile.language_models._loading import load_model
 from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt, join_prompts
-from posym_profile.scores._cubes import make_key_anova, measure_cube_logits
-from posym_profile.scores._layer_heads import LayerHeads
-from posym_profile.scores._layer_measurement import NUMBERS_HELD, TOKENS_A_BATCH, map_layers
-from posym_profile.scores._profiling import Score, count_visible_blocks, score_layer
-from posym_profile.scores._visibility import count_tokens_beyond
+from posym_profile.report._prompt_files import BlockedPrompt, group_prompts, join_prompts
+from posym_profile.scores._cubes import origin_cube
+from posym_profile.scores._layer_measurement import TOKENS_A_BATCH
+from posym_profile.scores._profiling import profile
+
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 # However short prompts are, this many are measured in one pass.
 PROMPTS_A_PASS = 16
-# Of the Latin square of every prompt's orders, the default of origin_cube.
-SQUARE_SEED = 0
 # Of the symbolic part of a prompt: what goes with these.
 OF_SYMBOLIC_PART = ("symbol", "origin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Prompts of one shape that are measured together.
+
+    Attributes:
+        settings: what is measured, and on which model.
+        prompts: the prompts.
+        numbers: their places among all prompts of the profile.
+        first: whether to measure what is known of a model whatever the prompt, too.
+    """
+
+    settings: ProfileSettings
+    prompts: Sequence[BlockedPrompt]
+    numbers: Sequence[int]
+    first: bool = False
 
 
 def choose_pass_size(length: int, batch_size: int | None = None) -> int:
@@ -35,102 +51,73 @@ def choose_pass_size(length: int, batch_size: int | None = None) -> int:
     return batch_size or min(PROMPTS_A_PASS, max(1, TOKENS_A_BATCH // length))
 
 
-def choose_batch_size(prompt: BlockedPrompt, settings: ProfileSettings) -> int:
-    """Choose the prompts like this in a batch: those of a pass; with ``cube`` so many that all orders are a pass."""
-    size = choose_pass_size(len(prompt.input_ids), settings.batch_size)
-    return max(1, size // prompt.blocks) if settings.cube else size
+def split_parts(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> list[Part]:
+    """Split prompts into parts of one shape and one pass each."""
+    parts: list[Part] = []
+    for numbers in group_prompts(prompts, range(len(prompts))).values():
+        size = choose_pass_size(len(prompts[numbers[0]].input_ids), settings.batch_size)
+        for first in range(0, len(numbers), size):
+            some = numbers[first : first + size]
+            chosen = [prompts[number] for number in some]
+            parts.append(Part(settings=settings, prompts=chosen, numbers=some, first=not parts))
+    return parts
 
 
-def measure_batch(
-    model: Any, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, planes: Sequence[Planes]
-) -> dict[str, Any]:
-    """Measure prompts of one shape in one forward pass; with ``cube`` in further ones, with blocks in other orders.
-
-    Returns:
-        The arrays of :class:`ProfileRun` that are measured of every prompt.
-    """
-    arrays = _measure(model, prompts, settings, planes)
-    return arrays | _measure_cubes(model, prompts, settings, planes) if settings.cube else arrays
+def hold_model(settings: ProfileSettings) -> Any:
+    """Return the model of these settings, which this process keeps until another is asked for."""
+    places: dict[str, Any] = {"device": settings.device, "device_map": settings.device_map}
+    dtype = getattr(torch, settings.dtype) if settings.dtype else None
+    key = settings.model, settings.dtype, settings.device, repr(settings.device_map)
+    return hold(key, lambda: load_model(settings.model, dtype=dtype, **places)[0])
 
 
-def measure_in_passes(
-    measure: Callable[[Sequence[Any]], dict[str, np.ndarray]], prompts: Sequence[Any], size: int
-) -> dict[str, np.ndarray]:
-    """Measure ``size`` prompts at a time."""
-    parts = [measure(prompts[first : first + size]) for first in range(0, len(prompts), size)]
-    return {name: parts[0][name] if name == "plane_angle" else np.concatenate([part[name] for part in parts])
-            for name in parts[0]}  # fmt: skip
-
-
-def _measure(
-    model: Any, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, planes: Sequence[Planes]
-) -> dict[str, np.ndarray]:
-    batch = join_prompts(prompts)
-    length = batch.input_ids.shape[1]
-    swaps = BlockLayout(**batch.layout, tau=settings.tau)
-
-    def measure(heads: LayerHeads) -> dict[str, Tensor]:
-        options: dict[str, Any] = {"visible_only": settings.visible_only}
-        measured = score_layer(heads, swaps, **options)
-        if settings.per_frequency:
-            of_planes = score_layer(heads, swaps, per_frequency=True, **options)
-            measured |= {f"plane_{name}": of_planes[name] for name in get_args(Score)}
-        if settings.energy:
-            energy = heads.frequency_shares().energy
-            measured["plane_energy"] = energy / energy.sum(-1, keepdim=True)
-        return measured
-
-    once = {"progress": False, "batch_size": len(prompts), "planes": planes}
-    measured = map_layers(model, batch.input_ids, measure, queries=settings.queries, **once)
-    arrays = {name: x.float().numpy() for name, x in measured.items()}
-    arrays["visible_blocks"] = count_visible_blocks(measured).numpy()
-    arrays["tokens_beyond"] = np.array(count_tokens_beyond(model, [length] * len(prompts)), dtype=np.int64)
+def measure_part(part: Part) -> Dataset:
+    """Measure a part: scores, and answers, cubes and labels where they are asked for."""
+    model, settings = hold_model(part.settings), part.settings
+    batch, began = join_prompts(part.prompts), time.perf_counter()
+    names = ("tau", "per_frequency", "energy", "visible_only", "queries")
+    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they say is said of all parts together
+        scores = profile(model, batch, labels=settings.labels and part.first, batch_size=len(part.prompts), **options)
+        if settings.cube:
+            scores = scores.merge(measure_cubes(model, part.prompts, settings.batch_size))
     if batch.answer_ids.shape[1]:
-        choices = choose_answers(model, batch, batch_size=len(prompts))
-        arrays |= {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
-    return arrays
+        choices = choose_answers(model, batch, batch_size=len(part.prompts))
+        answers = {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
+        scores = scores.assign({name: ("prompt", x) for name, x in answers.items()})
+    wide = [name for name, x in scores.items() if x.dtype == np.float64 and {"prompt", "head"} <= {*x.dims}]
+    scores = scores.assign({name: scores[name].astype(np.float32) for name in wide})
+    return scores.assign_attrs(device=_describe_devices(model), seconds=time.perf_counter() - began)
 
 
-def _measure_cubes(
-    model: Any, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, planes: Sequence[Planes]
-) -> dict[str, np.ndarray]:
-    """Measure the shares of each prompt's variance; the orders of all prompts share passes."""
-    first = prompts[0]
-    swaps = BlockLayout(**first.layout).fit(len(first.input_ids))
-    orders = draw_latin_square(first.blocks, torch.Generator().manual_seed(SQUARE_SEED))
-    rows = [
-        replace(prompt, input_ids=tuple(reordered))
-        for prompt in prompts
-        for reordered in permute_blocks(
-            torch.tensor(prompt.input_ids), orders, start=first.start, block_length=first.block_length
-        ).tolist()
-    ]
+def measure_cubes(model: Any, prompts: Sequence[BlockedPrompt], batch_size: int | None) -> Dataset:
+    """Measure what each prompt's logits vary with, see :func:`posym_profile.origin_cube`."""
+    import xarray
 
-    def measure(batch: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
-        measured = map_layers(
-            model,
-            join_prompts(batch).input_ids,
-            partial(measure_cube_logits, swaps=swaps),
-            progress=False,
-            batch_size=len(batch),
-            planes=planes,
-            hold=NUMBERS_HELD,
-        )
-        return {"logits": measured["logits"].numpy(), "seen": measured["seen"][:, :, 0].numpy()}
+    rows: list[dict[str, np.ndarray]] = []
+    for prompt in prompts:
+        cube = origin_cube(model, torch.tensor(prompt.input_ids), **prompt.layout, batch_size=batch_size)
+        shares = {f"{name}_share": x for name, x in cube.shares.items()}
+        shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in OF_SYMBOLIC_PART}
+        rows.append({name: x.float().numpy() for name, x in shares.items()})
+    dims = ("prompt", "layer", "head")
+    return xarray.Dataset({name: (dims, np.stack([row[name] for row in rows])) for name in rows[0]})
 
-    size = choose_pass_size(len(first.input_ids), settings.batch_size)
-    arrays = measure_in_passes(measure, rows, size)
-    seen = torch.from_numpy(arrays["seen"][0]).bool()
-    logits = torch.from_numpy(arrays["logits"]).unflatten(0, (len(prompts), len(orders)))
-    of_prompts: list[dict[str, Tensor]] = []
-    for of_prompt in logits:
-        # A layer at a time, because cubes are large and made of several copies.
-        layers = [
-            make_key_anova(part[None], orders, see[None], rounding=torch.finfo(torch.float32).eps)
-            for part, see in zip(of_prompt.unbind(1), seen, strict=True)
-        ]
-        shares = {f"cube_{name}": [layer.shares[name][0] for layer in layers] for name in layers[0].shares}
-        for name in OF_SYMBOLIC_PART:
-            shares[f"symbolic_part_{name}"] = [layer.symbolic_shares[name][0] for layer in layers]
-        of_prompts.append({name: torch.stack(parts) for name, parts in shares.items()})
-    return {name: torch.stack([x[name] for x in of_prompts]).float().numpy() for name in of_prompts[0]}
+
+def join_parts(parts: Sequence[Part], measured: Sequence[Dataset], prompts: Sequence[BlockedPrompt]) -> Dataset:
+    """Join what was measured of all parts, in the order of the prompts, which are called by their ids."""
+    import xarray
+
+    alone = [name for name, x in measured[0].items() if "prompt" not in x.dims]
+    of_prompts = [part.drop_vars(alone, errors="ignore") for part in measured]
+    joined = xarray.concat(of_prompts, "prompt", combine_attrs="override")
+    order = np.argsort(np.concatenate([np.array(part.numbers) for part in parts]))
+    joined = joined.isel(prompt=order).assign_coords(prompt=[prompt.id for prompt in prompts])
+    return joined.merge(measured[0][alone]).assign_attrs(seconds=sum(part.attrs["seconds"] for part in measured))
+
+
+def _describe_devices(model: Any) -> str:
+    """Return where the model's weights are, in words."""
+    places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
+    return " and ".join(sorted(describe_device(place) for place in places or {choose_device("cpu")}))

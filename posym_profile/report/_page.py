@@ -8,70 +8,65 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS
-from posym_profile.report._folder import HEADS, ProfileRun
+from posym_profile.report._folder import HEADS
+from posym_profile.report._prompt_files import BlockedPrompt
 from posym_profile.report._tables import describe_answers, describe_frames, describe_lists
-from posym_profile.scores._head_tables import (
-    MAIN_SHARES,
-    HeadMeans,
-    average_heads,
-    average_shares,
-    count_hidden_blocks,
-    list_labels,
-    make_head_rows,
-    select_query,
-)
+from posym_profile.scores._head_table import LABELS, MAIN_SHARES, SCORES, SHARES, count_hidden_blocks, tabulate_heads
 from posym_profile.scores._visibility import describe_long_prompts, format_count, format_runs, shorten_name
 
+if TYPE_CHECKING:
+    from xarray import Dataset
+
 NAME = "report.html"
-SCORES = ("positional", "symbolic", "entropy")
 MARK = "†"
 
 
-def render_pages(profile: ProfileRun) -> dict[str, bytes]:
+def render_pages(scores: Dataset, prompts: Sequence[BlockedPrompt]) -> dict[str, bytes]:
     """Render the figures of a profile as SVG and its report as HTML, by file name; no figures without Matplotlib.
 
     Of several queries they show the last.
     """
-    if "queries" in profile.arrays:
-        profile = replace(profile, arrays=select_query(profile.arrays, -1))
+    if "query" in scores.dims:
+        scores = scores.isel(query=-1)
     try:
-        drawn = draw_figures(profile)
+        drawn = draw_figures(scores, prompts)
     except ImportError:
         drawn = {}
-    return {**{name: content for name, (content, _, _) in drawn.items()}, NAME: render_report(profile, drawn).encode()}
+    page = render_report(scores, prompts, drawn).encode(errors="backslashreplace")
+    return {**{name: content for name, (content, _, _) in drawn.items()}, NAME: page}
 
 
-def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
+def draw_figures(scores: Dataset, prompts: Sequence[BlockedPrompt]) -> dict[str, tuple[bytes, str, str]]:
     """Draw figures by file name: the SVG, its caption, and what it shows in words."""
     from matplotlib.ticker import MaxNLocator
 
     from posym_figures import plots
 
-    positional, symbolic = average_heads(profile.arrays["positional"]), average_heads(profile.arrays["symbolic"])
-    layers = np.broadcast_to(np.arange(positional.value.shape[0])[:, None], positional.value.shape)
+    positional, symbolic = (scores[name].mean("prompt").values for name in ("positional", "symbolic"))
+    layers = np.broadcast_to(np.arange(len(positional))[:, None], positional.shape)
     mean, low, high = np.stack([_average_layers(positional), _average_layers(symbolic)], 1)
-    hidden = _list_hidden(profile)
+    hidden = _list_hidden(scores)
     where = f" {MARK} {format_runs(hidden, 'Layer')} {_see(hidden)} not see all blocks whole." if hidden else ""
     drawn = {
         "scores_by_head.svg": (
-            plots.layer_head_scores(positional.value, symbolic.value),
+            plots.layer_head_scores(positional, symbolic),
             f"Mean scores of every head. Hatched cells have no score.{where}",
-            f"Two grids of layers by heads with scores from 0 to 1. {_describe_extremes(profile)}",
+            f"Two grids of layers by heads with scores from 0 to 1. {_describe_extremes(scores)}",
         ),
         "score_plane.svg": (
-            plots.score_plane(positional.value.ravel(), symbolic.value.ravel(), layers=layers.ravel()),
+            plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers.ravel()),
             "Every head by its two scores. Below the diagonal heads are more positional, above it more symbolic.",
-            f"Points in a square from 0 to 1, one a head, coloured by layer. {_describe_extremes(profile)}",
+            f"Points in a square from 0 to 1, one a head, coloured by layer. {_describe_extremes(scores)}",
         ),
         "scores_by_layer.svg": (
             plots.curve(
@@ -89,11 +84,11 @@ def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
             "Two curves of scores over layers, positional and symbolic, with bands.",
         ),
     }
-    shares = [means.value.ravel() for means in average_shares(profile.arrays).values()][: len(MAIN_SHARES)]
-    if words := _describe_shares(profile):
+    if words := _describe_shares(scores, prompts):
+        shares = [scores[name].mean("prompt").values.ravel() for name in MAIN_SHARES]
         caption = (
             "Every head between symbol, origin and place: their three shares divided by their sum. What interactions "
-            f"hold is left out here: {_measure_interactions(profile):.0%} of the variance in the median head.{where}"
+            f"hold is left out here: {_measure_interactions(scores):.0%} of the variance in the median head.{where}"
         )
         drawn["share_triangle.svg"] = (
             plots.share_triangle(*shares, layers=layers.ravel()),
@@ -104,9 +99,11 @@ def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
     return {name: (render_svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
 
 
-def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> str:
+def render_report(
+    scores: Dataset, prompts: Sequence[BlockedPrompt], drawn: Mapping[str, tuple[bytes, str, str]]
+) -> str:
     """Render the page."""
-    settings, provenance = profile.settings, profile.provenance
+    settings, provenance = read_settings(scores), json.loads(scores.attrs["provenance"])
     origin = {
         **{key: value for key, value in settings.items() if value is not None and key != "identity"},
         **{f"model {key}": value for key, value in settings["identity"].items()},
@@ -114,63 +111,68 @@ def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str
         "posym_core": f"{provenance['code_version']} (code {provenance['code_digest'][:12]})",
         **provenance["versions"],
     }
-    labels, shares = list_labels(profile.arrays), MAIN_SHARES if "cube_symbol" in profile.arrays else ()
+    labels, shares = ([name for name in names if name in scores] for names in (LABELS, MAIN_SHARES))
     return TEMPLATES.get_template("report.html.j2").render(
         title=f"Heads of {shorten_name(settings['model'])}",
-        measured=_describe_measured(profile),
-        hidden=_describe_hidden(profile),
-        too_long=describe_long_prompts(list(profile.arrays.get("tokens_beyond", ()))),
-        lists=describe_lists(profile.prompts, cube="cube_symbol" in profile.arrays),
-        shares=_describe_shares(profile),
-        extremes=_describe_extremes(profile),
+        measured=_describe_measured(scores),
+        hidden=_describe_hidden(scores),
+        too_long=describe_long_prompts(scores.tokens_beyond.values.tolist()),
+        lists=describe_lists(prompts, cube=bool(shares)),
+        shares=_describe_shares(scores, prompts),
+        extremes=_describe_extremes(scores),
         figures=drawn,
-        intervals=len(profile.prompts) > 1,
+        intervals=len(prompts) > 1,
         scores={name: name.replace("_", " ").capitalize() for name in (*SCORES, *shares, *labels)},
         labels=bool(labels),
         mark=MARK,
-        rows=make_head_rows(profile.arrays),
+        rows=tabulate_heads(scores).to_dict("records"),
         nan=math.nan,
         origin=origin,
     )
 
 
-def _describe_measured(profile: ProfileRun) -> str:
+def read_settings(scores: Dataset) -> dict[str, Any]:
+    """Read what was asked for when these were measured."""
+    return json.loads(scores.attrs["settings"])
+
+
+def _describe_measured(scores: Dataset) -> str:
     """Say what was measured, in a sentence or two."""
-    prompts, layers, heads = profile.arrays["positional"].shape
-    settings = profile.settings
+    prompts, layers, heads = (scores.sizes[name] for name in ("prompt", "layer", "head"))
+    settings = read_settings(scores)
     if settings.get("task"):
         task = str(settings["task"])
         what = f"the task {task}" + (f" ({PROMPT_TASKS[task].says})" if task in PROMPT_TASKS else "")
     else:
         what = f"the file {settings['input']}"
-    blocks, length = _format_range(profile.arrays["blocks"]), _format_range(profile.arrays["length"])
+    blocks, length = _format_range(scores.blocks.values), _format_range(scores.length.values)
     sentence = (
         f"{format_count(prompts, 'prompt')} from {what}, with {blocks} blocks each and {length} tokens long; "
         f"{format_count(layers, 'layer')} with up to {format_count(heads, 'head')}."
     )
-    if "queries" in settings:
+    if settings["queries"] != [-1]:
         queries = settings["queries"]
         more = f", one of several queries that {HEADS} has" if len(queries) > 1 else ""
         sentence += f" Scores are those at token {queries[-1]}{more}; negative numbers count from the end."
-    answers = describe_answers(profile.arrays)
+    answers = describe_answers(scores)
     return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
 
 
-def _list_hidden(profile: ProfileRun) -> list[int]:
+def _list_hidden(scores: Dataset) -> list[int]:
     """List the layers that do not see all blocks whole."""
-    return [layer for layer, number in enumerate(count_hidden_blocks(profile.arrays)) if number > 0]
+    return [layer for layer, number in enumerate(count_hidden_blocks(scores).values) if number > 0]
 
 
-def _describe_hidden(profile: ProfileRun) -> str:
+def _describe_hidden(scores: Dataset) -> str:
     """Say which layers do not see all blocks, and what that does to their scores; nothing where all see all."""
-    layers = _list_hidden(profile)
+    layers = _list_hidden(scores)
     if not layers:
         return ""
     where = f"{format_runs(layers, 'Layer')} (marked {MARK}) {_see(layers)} not see all blocks whole"
-    if profile.settings.get("visible_only"):
+    if read_settings(scores).get("visible_only"):
         return f"{where}: scores there are over the blocks that the last token sees, and undefined below two of them."
     behind = "they stand behind the query, or a sliding window hides them"
-    why = behind if "queries" in profile.settings else "a sliding window hides some from the last token"
+    why = behind if read_settings(scores)["queries"] != [-1] else "a sliding window hides some from the last token"
     return (
         f"{where}, as {why}. What is swapped into a hidden block gets no "
         "attention, whatever a head looks for, so that heads there come out as positional by construction. The option "
@@ -182,14 +184,14 @@ def _see(layers: Sequence[int]) -> str:
     return "do" if len(layers) > 1 else "does"
 
 
-def _describe_extremes(profile: ProfileRun) -> str:
-    """Name the heads of the highest positional and of the highest symbolic score, which ``Profile.top`` puts first."""
+def _describe_extremes(scores: Dataset) -> str:
+    """Name the heads of the highest positional and of the highest symbolic score, which ``top_heads`` puts first."""
     sentences = []
-    first, second = (average_heads(profile.arrays[name]).value for name in ("positional", "symbolic"))
+    first, second = (scores[name].mean("prompt").values for name in ("positional", "symbolic"))
     for name, score in (("positional", first), ("symbolic", second)):
         if np.isfinite(score).any():
             layer, head = np.unravel_index(np.nanargmax(score), score.shape)
-            mark = f" ({MARK})" if layer in _list_hidden(profile) else ""
+            mark = f" ({MARK})" if layer in _list_hidden(scores) else ""
             sentences.append(
                 f"The most {name} head is head {head} of layer {layer}{mark} (positional {first[layer, head]:.2f}, "
                 f"symbolic {second[layer, head]:.2f})."
@@ -197,22 +199,21 @@ def _describe_extremes(profile: ProfileRun) -> str:
     return " ".join(sentences)
 
 
-def _measure_interactions(profile: ProfileRun) -> float:
+def _measure_interactions(scores: Dataset) -> float:
     """Measure what symbol, origin and place do not hold alone, in the median head."""
-    means = average_shares(profile.arrays)
-    return float(np.nanmedian(1 - np.sum([means[name].value for name in MAIN_SHARES], 0)))
+    return float(np.nanmedian(1 - sum(scores[name].mean("prompt") for name in MAIN_SHARES)))
 
 
-def _describe_shares(profile: ProfileRun) -> str:
+def _describe_shares(scores: Dataset, prompts: Sequence[BlockedPrompt]) -> str:
     """Say what the median head follows, and what the symbolic part is made of; nothing without a cube."""
-    means = average_shares(profile.arrays)
-    if not means or not all(np.isfinite(means[name].value).any() for name in MAIN_SHARES):
+    means = {name: scores[name].mean("prompt").values for name in SHARES if name in scores}
+    if not means or not all(np.isfinite(means[name]).any() for name in MAIN_SHARES):
         return ""
-    parts = [f"{name.partition('_')[0]} {np.nanmedian(means[name].value):.0%}" for name in MAIN_SHARES]
-    origins = np.array_split(means["symbolic_part_origin"].value, 3)
+    parts = [f"{name.partition('_')[0]} {np.nanmedian(means[name]):.0%}" for name in MAIN_SHARES]
+    origins = np.array_split(means["symbolic_part_origin"], 3)
     thirds = ", ".join(f"{np.nanmedian(part):.0%}" if np.isfinite(part).any() else "–" for part in origins)
-    shared = any(frame.offsets for frame in describe_frames(profile.prompts))
-    rest = _measure_interactions(profile)
+    shared = any(frame.offsets for frame in describe_frames(prompts))
+    rest = _measure_interactions(scores)
     # The logits of a block's tokens count together.
     theirs = " Tokens that all blocks share differ in nothing but their origin, so part of its share can be theirs."
     return (
@@ -222,9 +223,9 @@ def _describe_shares(profile: ProfileRun) -> str:
     )
 
 
-def _average_layers(means: HeadMeans) -> Float[np.ndarray, "reduction layer"]:
+def _average_layers(means: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, "reduction layer"]:
     """Return mean, lowest and highest head of every layer; NaN for a layer without scores."""
-    rows = [row[np.isfinite(row)] for row in means.value]
+    rows = [row[np.isfinite(row)] for row in means]
     return np.array([[reduce(row) if len(row) else np.nan for row in rows] for reduce in (np.mean, np.min, np.max)])
 
 

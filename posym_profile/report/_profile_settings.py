@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from posym_core._checks import require_count, require_counts, require_positive
@@ -46,10 +45,6 @@ class ProfileSettings:
     device_map: str | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.generic | torch.Tensor):
-                object.__setattr__(self, field.name, value.item())  # JSON holds Python's numbers only
         object.__setattr__(self, "queries", tuple(self.queries))
         of_last = [name for name in ("energy", "cube") if getattr(self, name)]
         if of_last and self.queries != LAST:
@@ -78,12 +73,8 @@ class ProfileSettings:
 
     def describe_settings(self) -> dict[str, Any]:
         """Describe all that the numbers depend on, as JSON."""
-        later = ("energy", "visible_only", "cube", "labels")
-        left_out = {"queries", *(("facts", "prompts", "seed") if self.input is not None else ())}
-        left_out |= {name for name in later if not getattr(self, name)}
+        left_out = ("facts", "prompts", "seed") if self.input is not None else ()
         described = {name: value for name, value in asdict(self).items() if name not in left_out}
-        if self.queries != LAST:
-            described["queries"] = list(self.queries)
         if self.input is not None:
             described |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
         if self.task is not None and ":" in self.task:

@@ -1,83 +1,157 @@
-"""Profile whole sets of prompts and keep what is measured in a folder."""
+"""Profile whole sets of prompts on one model or several, and keep what is measured in a folder each."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from posym_core.metrics import BlockLayout
-from posym_core.store import choose_device, describe_device, record_provenance, require_keeping
-from posym_profile.language_models._loading import load_model, load_tokenizer
-from posym_profile.planes._rotary_planes import find_planes
+from posym_core.store import check_places, choose_device, record_provenance, require_keeping, run_grid, write_files
+from posym_profile.language_models._loading import load_tokenizer
 from posym_profile.report._explored import Explorer
-from posym_profile.report._folder import ProfileRun, require_place, write_profile
-from posym_profile.report._measuring import choose_batch_size, measure_batch
+from posym_profile.report._folder import HEADS, find_finished, read_scores, require_place, write_profile
+from posym_profile.report._measuring import Part, hold_model, join_parts, measure_part, split_parts
 from posym_profile.report._page import render_pages
 from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt, group_prompts
-from posym_profile.report._tables import describe_lists
-from posym_profile.scores._head_tables import pack_labels, pack_windows
-from posym_profile.scores._labels import measure_head_labels
-from posym_profile.scores._layer_measurement import resolve_queries, stack_padded
-from posym_profile.scores._profiling import check_queries, find_windows
-from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, describe_long_prompts
+from posym_profile.report._prompt_files import BlockedPrompt
+from posym_profile.report._tables import describe_lists, write_table_of_models
+from posym_profile.scores._layer_measurement import resolve_queries
+from posym_profile.scores._profiling import check_queries
+from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, describe_long_prompts, shorten_name
+
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 
-def run_profile(
+@dataclass(frozen=True, kw_only=True)
+class _Unfinished:
+    """A profile that is being measured: its settings, prompts and parts, and what is measured of these."""
+
+    settings: ProfileSettings
+    described: Mapping[str, Any]
+    prompts: Sequence[BlockedPrompt]
+    parts: Sequence[Part]
+    measured: dict[int, Dataset] = field(default_factory=dict)
+
+
+def name_folders(models: Sequence[str], folder: Path) -> dict[Path, str]:
+    """Name the folder of each model's profile: ``folder`` itself for one, and folders in it for several."""
+    if len(models) == 1:
+        return {folder: models[0]}
+    short = [shorten_name(model) for model in models]
+    # Models of one name in two places are called by the whole of it.
+    names = [name if short.count(name) == 1 else model.strip("/").replace("/", "--")
+             for name, model in zip(short, models, strict=True)]  # fmt: skip
+    if len(set(names)) < len(names):
+        raise ValueError(f"models must be different; got {' '.join(models)}")
+    return {folder / name: model for name, model in zip(names, models, strict=True)}
+
+
+def run_profiles(
+    models: Sequence[str],
     settings: ProfileSettings,
     folder: Path | str,
     *,
     figures: bool = False,
     explorer: Explorer | None = None,
     force: bool = False,
-    progress: bool = True,
+    progress: bool = False,
     report: Callable[[str], None] = lambda line: None,
-) -> ProfileRun:
-    """Measure prompts and keep the profile in ``folder``, whole or not at all.
+    jobs: int = 1,
+    cluster: str | None = None,
+) -> dict[Path, Dataset]:
+    """Measure prompts on every model and keep each profile in a folder, whole or not at all.
+
+    A folder that holds such a profile already is left as it is, so that a run that was interrupted goes on with the
+    models that are missing. Several models have a folder each in ``folder``, and one table of all heads beside these.
 
     Args:
-        settings: what to measure.
-        folder: new or empty.
+        models: as :func:`posym_profile.load_model` takes them.
+        settings: what to measure; its ``model`` does not count.
+        folder: new or empty, or with a part of these profiles.
         figures: whether to write figures and ``report.html``, too.
         explorer: an explorer to write, too.
-        force: put the new profile in the place of one that the folder holds.
+        force: put new profiles in the place of those that are there.
         progress: show a progress bar on standard error.
         report: called with a line about what a user may want to know.
+        jobs: processes of this machine that measure batches of prompts side by side, each with a model of its own.
+        cluster: address of a Dask scheduler on whose workers to measure them instead.
+
+    Returns:
+        The scores by folder, as ``scores.nc`` holds them.
 
     Raises:
-        ProfileError: if the folder holds something else.
+        ProfileError: if a folder holds something else.
         OSError: if nothing could be kept there; before anything is loaded.
     """
     folder = Path(folder)
-    require_place(folder, force=force)
+    check_places(jobs, cluster)
     choose_device(settings.device)
-    require_keeping(folder.absolute().parent)
-    described = settings.describe_settings()
-    tokenizer = load_tokenizer(settings.model)
-    prompts = settings.make_prompts(tokenizer)
-    settings = replace(settings, queries=read_queries(settings, prompts))
+    finished: dict[Path, Dataset] = {}
+    unfinished: dict[Path, _Unfinished] = {}
+    folders = name_folders(models, folder)
+    for place, model in folders.items():
+        require_place(place, force=force)
+        require_keeping(place.absolute().parent)
+        asked = replace(settings, model=model)
+        described = asked.describe_settings()
+        if not force and (held := find_finished(place, described)) is not None:
+            finished[place] = held
+            report(f"{place} holds this profile already")
+            continue
+        prompts = asked.make_prompts(load_tokenizer(model))
+        asked = replace(asked, queries=read_queries(asked, prompts))
+        if explorer is not None:
+            explorer.check(asked, prompts)
+        parts = split_parts(asked, prompts)
+        unfinished[place] = _Unfinished(settings=asked, described=described, prompts=prompts, parts=parts)
+    for place, work in _measure(unfinished, progress=progress, jobs=jobs, cluster=cluster):
+        finished[place] = _finish(place, work, figures, explorer)
+        for line in list_caveats(finished[place], work.prompts, work.settings):
+            report(line if len(models) == 1 else f"{shorten_name(work.settings.model)}: {line}")
+    if len(models) > 1:
+        tables = {shorten_name(model): finished[place] for place, model in folders.items()}
+        write_files(folder, {HEADS: write_table_of_models(tables)})
+    return {place: finished[place] for place in folders}
+
+
+def _measure(unfinished: Mapping[Path, _Unfinished], *, progress: bool, jobs: int, cluster: str | None):
+    """Measure all parts, and yield each profile with its folder when its last part is there."""
+    from tqdm import tqdm
+
+    tasks = [(place, number) for place, work in unfinished.items() for number in range(len(work.parts))]
+    items = [unfinished[place].parts[number] for place, number in tasks]
+    places: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "threads": torch.get_num_threads()}
+    with tqdm(total=sum(len(part.prompts) for part in items), unit="prompt", disable=not (progress and items)) as bar:
+        for task, measured in run_grid(measure_part, items, **places):
+            place, number = tasks[task]
+            work = unfinished[place]
+            work.measured[number] = measured
+            bar.update(len(work.parts[number].prompts))
+            if len(work.measured) == len(work.parts):
+                yield place, work
+
+
+def _finish(place: Path, work: _Unfinished, figures: bool, explorer: Explorer | None) -> Dataset:
+    """Write a profile whose parts are all there, and return what is read from its folder."""
+    measured = [work.measured[number] for number in range(len(work.parts))]
+    scores = join_parts(work.parts, measured, work.prompts)
+    provenance = record_provenance(scores.attrs.pop("seconds"), device=scores.attrs.pop("device"))
+    described = {"settings": dict(work.described), "provenance": {**provenance, "threads": torch.get_num_threads()}}
+    scores.attrs |= {name: json.dumps(value) for name, value in described.items()}
+    scores.attrs |= {"model": json.dumps(work.settings.model)[1:-1], "prompts": f"{len(work.prompts)} prompts"}
+    pages = render_pages(scores, work.prompts) if figures else {}
     if explorer is not None:
-        explorer.check(settings, prompts)
-    dtype = getattr(torch, settings.dtype) if settings.dtype else None
-    model, _ = load_model(settings.model, device=settings.device, dtype=dtype, device_map=settings.device_map)
-    began = time.perf_counter()
-    arrays = _measure_all(model, prompts, settings, progress=progress)
-    seconds = time.perf_counter() - began
-    provenance = record_provenance(seconds, device=_describe_devices(model)) | {"threads": torch.get_num_threads()}
-    profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
-    pages = render_pages(profile) if figures else {}
-    if explorer is not None:
-        pages |= explorer.make_pages(settings, profile, model, tokenizer)
-    write_profile(profile, pages)
-    for line in list_caveats(profile):
-        report(line)
-    return profile
+        model, tokenizer = hold_model(work.settings), load_tokenizer(work.settings.model)
+        pages |= explorer.make_pages(work.settings, work.prompts, model, tokenizer)
+    write_profile(place, scores, work.prompts, pages)
+    return read_scores(place)
 
 
 def read_queries(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> list[int]:
@@ -89,56 +163,15 @@ def read_queries(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) ->
     return numbers
 
 
-def list_caveats(profile: ProfileRun) -> list[str]:
+def list_caveats(scores: Dataset, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> list[str]:
     """List what must be said of a finished profile: hidden blocks, prompts too long, and prompts that are lists."""
-    arrays, lines = profile.arrays, []
-    if not profile.settings.get("visible_only"):
-        visible = arrays["visible_blocks"].reshape(-1, arrays["visible_blocks"].shape[-1])
-        blocks = np.repeat(arrays["blocks"], len(visible) // len(arrays["blocks"]))
+    lines = []
+    if not settings.visible_only:
+        visible = scores.visible_blocks.values.reshape(-1, scores.sizes["layer"])
+        blocks = np.repeat(scores.blocks.values, len(visible) // len(prompts))
         consequence = f"{POSITIONAL}; pass --visible-only to score visible blocks alone, or shorter prompts"
-        last = "queries" not in profile.settings
+        last = [*settings.queries] == [-1]
         lines.append(describe_hidden_blocks(visible.tolist(), blocks.tolist(), consequence, last=last))
-    lines.append(describe_long_prompts(arrays["tokens_beyond"].tolist()))
-    lines.append(describe_lists(profile.prompts, cube=bool(profile.settings.get("cube"))))
+    lines.append(describe_long_prompts(scores.tokens_beyond.values.tolist()))
+    lines.append(describe_lists(prompts, cube=settings.cube))
     return [line for line in lines if line]
-
-
-def _measure_all(
-    model: Any, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, *, progress: bool
-) -> dict[str, np.ndarray]:
-    """Measure batches of prompts of one shape, and put the arrays into the prompts' order."""
-    from tqdm import tqdm
-
-    members: list[list[int]] = []
-    for numbers in group_prompts(prompts, range(len(prompts))).values():
-        size = choose_batch_size(prompts[numbers[0]], settings)
-        members += [numbers[first : first + size] for first in range(0, len(numbers), size)]
-    planes = {length: find_planes(model, length) for length in {len(prompt.input_ids) for prompt in prompts}}
-    parts: list[dict[str, np.ndarray]] = []
-    with tqdm(total=len(prompts), unit="prompt", disable=not progress) as bar:
-        for numbers in members:
-            batch = [prompts[number] for number in numbers]
-            parts.append(measure_batch(model, batch, settings, planes[len(batch[0].input_ids)]))
-            bar.update(len(numbers))
-    order = np.argsort(np.concatenate([np.array(numbers) for numbers in members]))
-    arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
-    if len(settings.queries) > 1:
-        arrays["queries"] = np.array(settings.queries)
-    for name in ("start", "block_length", "blocks"):
-        arrays[name] = np.array([getattr(prompt, name) for prompt in prompts])
-    arrays["length"] = np.array([len(prompt.input_ids) for prompt in prompts])
-    if settings.per_frequency or settings.energy:
-        lengths, arrays["shape"] = np.unique(arrays["length"], return_inverse=True)
-        angles = [[layer.angles.cpu() for layer in planes[int(length)]] for length in lengths]
-        arrays["plane_angle"] = np.stack([stack_padded(layers, dim=0).numpy() for layers in angles])
-    if settings.labels:
-        arrays |= pack_labels(measure_head_labels(model))
-    if (windows := find_windows(model, arrays["visible_blocks"].shape[-1])) is not None:
-        arrays["window"] = pack_windows(windows)
-    return dict(sorted(arrays.items()))
-
-
-def _describe_devices(model: Any) -> str:
-    """Return where the model's weights are, in words."""
-    places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
-    return " and ".join(sorted(describe_device(place) for place in places or {choose_device("cpu")}))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy.stats import binom
 
 from posym_profile.prompts._repeated_frames import Frame, find_frame
 from posym_profile.report._prompt_files import BlockedPrompt
-from posym_profile.scores._head_tables import make_head_rows
+from posym_profile.scores._head_table import tabulate_heads
 from posym_profile.scores._visibility import format_count
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from xarray import Dataset
 
 
 def describe_frames(prompts: Sequence[BlockedPrompt]) -> list[Frame]:
@@ -36,28 +37,32 @@ def describe_lists(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> s
     )
 
 
-def describe_answers(arrays: Mapping[str, np.ndarray]) -> str:
+def describe_answers(scores: Dataset) -> str:
     """Say how often a model is right, and what a blind choice would reach; nothing for prompts without answers."""
-    if "correct" not in arrays:
+    if "correct" not in scores:
         return ""
-    right, prompts = int(arrays["correct"].sum()), len(arrays["correct"])
-    chance = float((1 / arrays["alternatives"]).mean())  # of a blind choice among each prompt's alternatives
+    right, prompts = int(scores.correct.sum()), scores.sizes["prompt"]
+    chance = float((1 / scores.alternatives).mean())  # of a blind choice among each prompt's alternatives
     words = f"right on {right} of {format_count(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
     # As many would be right by chance in one set of prompts of twenty.
     return words if binom.sf(right - 1, prompts, chance) < 0.05 else f"{words}, from which it cannot be told apart"
 
 
-def write_heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Write ``make_head_rows`` as CSV."""
-    rows = make_head_rows(arrays)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([_format_cell(value) for value in row.values()] for row in rows)
-    return text.getvalue().encode()
+def write_heads_table(scores: Dataset) -> bytes:
+    """Write :func:`posym_profile.scores.tabulate_heads` as CSV."""
+    return _write_csv(tabulate_heads(scores))
 
 
-def _format_cell(value: object) -> object:
-    if isinstance(value, float | np.floating):
-        return "" if math.isnan(value) else f"{float(value):.7g}"
-    return value
+def write_table_of_models(scores: Mapping[str, Dataset]) -> bytes:
+    """Write the same of several models as one table, whose first column names the model."""
+    import pandas
+
+    return _write_csv(
+        pandas.concat([tabulate_heads(x).assign(model=name) for name, x in scores.items()]).pipe(
+            lambda table: table[["model", *(name for name in table if name != "model")]]
+        )
+    )
+
+
+def _write_csv(table: DataFrame) -> bytes:
+    return table.to_csv(index=False, float_format="%.7g", lineterminator="\n").encode(errors="backslashreplace")

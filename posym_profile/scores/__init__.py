@@ -1,22 +1,21 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
 from posym_profile.scores._cubes import KeyAnova, make_key_anova, measure_cube_logits, origin_cube
+from posym_profile.scores._head_table import tabulate_heads, top_heads
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
-from posym_profile.scores._labels import HeadLabels, measure_head_labels
+from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
-from posym_profile.scores._profiling import Profile, profile
+from posym_profile.scores._profiling import profile
 from posym_profile.scores._supported import Support, find_support, read_supported_decoders
 from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
     "Cuts",
-    "HeadLabels",
     "HiddenBlocksWarning",
     "KeyAnova",
     "LayerHeads",
     "LongPromptWarning",
-    "Profile",
     "Support",
     "average_views",
     "find_support",
@@ -28,4 +27,6 @@ __all__ = [
     "origin_cube",
     "profile",
     "read_supported_decoders",
+    "tabulate_heads",
+    "top_heads",
 ]

@@ -6,11 +6,10 @@ next and only the first showing does. They say nothing about a prompt of one's o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from posym_core._checks import Checks, require_counts, require_known_tokens
@@ -25,29 +24,11 @@ from posym_profile.capture._capturing import (
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._model_summary import get_text_config
 from posym_profile.planes._shifted_keys import move_to_cpu
+from posym_profile.scores._head_table import LABELS
 from posym_profile.scores._layer_measurement import stack_padded
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeadLabels:
-    """How much each head is of a known kind, 0 to 1, means over prompts; NaN where a layer has fewer heads.
-
-    Attributes:
-        previous_token: attention from each token but the first to the one before it.
-        first_token: attention from each token but the first to the first, the tokenizer's mark of beginning if there
-            is one: where heads rest that have nothing to attend to.
-        induction: attention from each token of the second showing to the token that came after it in the first, Olsson
-            et al. (2022), *In-context Learning and Induction Heads*, "prefix matching".
-        copying: of the tokens that the second showing repeats, the share that the model puts out rightly while the
-            head's largest attention is on that token in the first showing: the retrieval score of Wu et al. (2025),
-            *Retrieval Head Mechanistically Explains Long-Context Factuality*, section 2. 0 for all heads of a model
-            that does not repeat what it was shown.
-    """
-
-    previous_token: Float[Tensor, "layer head"]
-    first_token: Float[Tensor, "layer head"]
-    induction: Float[Tensor, "layer head"]
-    copying: Float[Tensor, "layer head"]
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 
 def measure_head_labels(
@@ -57,7 +38,7 @@ def measure_head_labels(
     length: int = 50,
     prompts: int = 4,
     seed: int = 0,
-) -> HeadLabels:
+) -> Dataset:
     """Measure the labels of every head, in two passes over prompts of tokens that are shown twice.
 
     Args:
@@ -70,7 +51,18 @@ def measure_head_labels(
         seed: of the draws.
 
     Returns:
-        :class:`HeadLabels`, on the CPU. Windows narrower than ``length`` leave no induction to be seen.
+        An :class:`xarray.Dataset` of four labels ``[layer, head]``, 0 to 1, means over prompts; NaN where a layer has
+        fewer heads. Windows narrower than ``length`` leave no induction to be seen.
+
+        * ``previous_token``: attention from each token but the first to the one before it.
+        * ``first_token``: attention from each token but the first to the first, the tokenizer's mark of beginning if
+          there is one: where heads rest that have nothing to attend to.
+        * ``induction``: attention from each token of the second showing to the token that came after it in the first,
+          Olsson et al. (2022), *In-context Learning and Induction Heads*, "prefix matching".
+        * ``copying``: of the tokens that the second showing repeats, the share that the model puts out rightly while
+          the head's largest attention is on that token in the first showing: the retrieval score of Wu et al. (2025),
+          *Retrieval Head Mechanistically Explains Long-Context Factuality*, section 2. 0 for all heads of a model that
+          does not repeat what it was shown.
 
     Raises:
         UnsupportedModelError: if the model cannot be captured.
@@ -89,7 +81,7 @@ def measure_head_labels(
     return _measure_twice_shown(model, ids, tokens.shape[1])
 
 
-def _measure_twice_shown(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> HeadLabels:
+def _measure_twice_shown(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> Dataset:
     measured: dict[int, list[Tensor]] = {}
     # From each token of the second showing that another follows, to what followed it in the first.
     second = torch.arange(ids.shape[1] - length, ids.shape[1] - 1, device=ids.device)
@@ -109,9 +101,12 @@ def _measure_twice_shown(model: nn.Module, ids: Int[Tensor, "prompt token"], len
     for layer in sorted(measured):
         *parts, looks = move_to_cpu(measured[layer])
         layers.append([*parts, (looks & right[:, None]).double().mean((0, -1))])
-    names = [field.name for field in fields(HeadLabels)]
-    columns = zip(names, zip(*layers, strict=True), strict=True)
-    return HeadLabels(**{name: stack_padded(list(x), dim=0).float() for name, x in columns})
+    import xarray
+
+    columns = {
+        name: stack_padded(list(x), dim=0).float() for name, x in zip(LABELS, zip(*layers, strict=True), strict=True)
+    }
+    return xarray.Dataset({name: (("layer", "head"), x.numpy()) for name, x in columns.items()})
 
 
 def _predict_tokens(model: Any, ids: Int[Tensor, "prompt token"]) -> Int[Tensor, "prompt token"]:

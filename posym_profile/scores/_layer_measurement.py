@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +45,7 @@ def map_layers(
     measure: Callable[[LayerHeads], dict[str, Tensor]],
     *,
     attention_mask: Tensor | None = None,
-    progress: bool = True,
+    progress: bool = False,
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
     hold: int = 0,
@@ -78,7 +78,9 @@ def map_layers(
     model = unwrap(model)
     runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
     numbers = resolve_queries(queries, [run.shape[1] for run in runs])
-    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": hold}
+    lengths = {run.shape[1] for run in runs}
+    planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
+    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes_at, "hold": hold}
     return measure_layers(model, runs, measure, queries=numbers, **options)
 
 
@@ -109,20 +111,21 @@ def measure_layers(
     *,
     progress: bool,
     batch_size: int | None,
-    planes: Sequence[Planes] | None,
+    planes: Mapping[int, Sequence[Planes]],
     hold: int,
     queries: Sequence[int] = LAST,
 ) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
-    """Do what :func:`map_layers` does: prompts have no padding, the model no wrappers, and all prompts the tokens."""
+    """Do what :func:`map_layers` does: prompts have no padding, the model no wrappers, and all prompts the tokens.
+
+    ``planes`` are those of each length.
+    """
     from tqdm import tqdm
 
     if batch_size is not None:
         require_count("batch_size", batch_size, 1)
-    lengths = {run.shape[1] for run in runs}
-    planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
     layers = {
         length: _Layers(measure, hold, layer_planes, [query % length for query in queries], length)
-        for length, layer_planes in planes_at.items()
+        for length, layer_planes in planes.items()
     }
     route, first = None, 0
     batches: list[dict[str, Tensor]] = []

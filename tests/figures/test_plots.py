@@ -68,9 +68,6 @@ def every_plot() -> dict[str, Figure]:
         "angle_position_heatmap": chapter_plots.angle_position_heatmap(
             np.tile(ramp, (3, 1)), [1.0, 0.1, 0.01], title="Index"
         ),
-        "bound_scatter": chapter_plots.bound_scatter(
-            np.append(ramp, [0.0, np.nan]) / 2, np.append(ramp, [0.0, np.nan])
-        ),
     }
 
 
@@ -141,8 +138,6 @@ def test_numbers_are_read_in_their_cells(colours):
     ("frequency_profile", "1 plane undefined"),
     ("bars", " undefined"),
     ("dots", "undefined"),
-    ("bound_scatter", "1 head undefined"),
-    ("bound_scatter", "1 at 0, off the logarithmic axes"),
 ])  # fmt: skip
 def test_undefined_is_said(name, said):
     assert said in texts(every_plot()[name])
@@ -186,8 +181,6 @@ def test_points_stand_where_their_numbers_say():
     positional, symbolic = np.array([0.1, 0.9, 0.5]), np.array([0.8, 0.2, np.nan])
     points = plots.score_plane(positional, symbolic, layers=[0, 1, 2]).axes[0].collections[0]
     assert np.array_equal(np.ma.filled(points.get_offsets(), np.nan)[:2], [[0.1, 0.8], [0.9, 0.2]])
-    ax = chapter_plots.bound_scatter([0.5, 0.0, 2.0], [1.0, 1.0, 4.0]).axes[0]
-    assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[1.0, 0.5], [4.0, 2.0]]
 
 
 def test_the_triangle_has_a_head_where_its_shares_pull_it():
@@ -254,5 +247,4 @@ test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
     (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
     (lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
-    (lambda: chapter_plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
 )  # fmt: skip

@@ -17,14 +17,13 @@ import nbformat
 import pytest
 import rerun
 from build_book import chapters
-from execute import executed, read
+from execute import ROOT, executed, is_current, read
 from jupyter_kernels import stop_in_time
-from reads import ROOT
 
 
 @pytest.mark.parametrize("chapter", chapters(ROOT), ids=lambda chapter: chapter.stem)
 def test_a_chapter_prints_what_was_accepted(chapter: Path, continuous_integration: bool) -> None:
-    if not rerun.is_current(ROOT, chapter):
+    if not is_current(ROOT, chapter):
         assert not continuous_integration, "`make book` has not executed it"
         pytest.skip("`make book` has not executed it; nbval does, and compares")
     accepted = accept.read_expected(accept.expected_file(ROOT, chapter))
@@ -162,7 +161,7 @@ def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
         notebook = nbformat.v4.new_notebook(
             cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
         )
-        staged = rerun.with_expected(notebook, {"mean": "mean 0.44"})
+        staged = rerun.cells_in_sight(notebook, {"mean": "mean 0.44"})
         (tmp_path / f"{prints}.ipynb").write_text(json.dumps(staged))
     (tmp_path / "conftest.py").write_text(
         f"import sys\nsys.path[:0] = {[str(ROOT / 'tools'), str(ROOT / 'tests' / 'helpers')]}\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import build_book
 import nbformat
 import pytest
-import words
 from definitions import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,8 +37,8 @@ def entries() -> dict[tuple[str, ...], set[str]]:
 def paragraphs() -> list[tuple[str, str]]:
     """The prose of the reading path in order: the name of the page, and a paragraph."""
     found = []
-    for name, path in words.reading_path(ROOT).items():
-        if name not in IN_SHORT:
+    for name, path in build_book.pages(ROOT).items():
+        if name not in IN_SHORT and not name.startswith(("book/reference/", "book/package/")):
             cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
             found += [(name, text) for cell in cells for text in cell.split("\n\n")]
     return found

@@ -21,7 +21,7 @@ from benchmarks.laboratory import chromium, laboratory
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import run_with_edits
 
-SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "compute=one_head"
+SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "figures.angle_and_keys()"
 HOPS = Path("book/several_hops/multihop_tasks.ipynb"), "figures.ask_the_models("
 # The chapter's last expression is the figure; beside its widget stands what Python says of it.
 READOUT = """
@@ -85,8 +85,8 @@ def serious(page: Any) -> dict[str, list[str]]:
 
 
 def test_a_typed_value_reaches_python_and_the_drawing(root: Path, open_notebook: Any) -> None:
-    *cells, last = cells_of(root, *SLIDERS)
-    page = open_notebook([*cells, last.replace("slider_figure(\n", "figure = slider_figure(\n"), READOUT])
+    imports, *_, last = cells_of(root, *SLIDERS)
+    page = open_notebook([imports, f"figure = {last}.figure", READOUT])
     page.wait_for_selector("figure.posym-figure svg", timeout=120_000)
     box, drawing = page.locator("input.posym-number").first, page.locator(".posym-drawing").first
     before = drawing.inner_html()

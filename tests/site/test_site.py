@@ -29,7 +29,6 @@ from address import repository_address
 from axe import RULES, violations
 from bs4 import BeautifulSoup, Tag
 from finish_site import site_address
-from fontTools.ttLib import TTFont
 from moved import MOVED
 from PIL import Image
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
@@ -44,12 +43,7 @@ FIRST_CHAPTER = "book/introduction.html"
 OWN_FACTS = "book/your_facts.html"  # in place of sliders it has fields
 # Pages to look things up in, which need no slider.
 REFERENCE = {name for name in CHAPTERS if name.startswith(("book/reference/", "book/package/"))}
-# Bytes of a page and all it loads, nothing cached and nothing compressed.
-LARGEST_PAGE = 1_200_000
-HEAVIER = {
-    "book/where_and_what/frequencies.html": 1_450_000,  # nine pictures and two hundred formulas
-    "book/language_model/language_model.html": 2_100_000,  # with the head explorer
-}
+LARGEST_PAGE = 2_500_000  # bytes of a page and all it loads, nothing cached and nothing compressed
 NARROW = {"width": 390, "height": 844}
 BROWSER_OPTIONS = [
     "--no-sandbox",
@@ -137,17 +131,6 @@ def sets_figures(page: BeautifulSoup, anchor: str) -> bool:
     return all(known(*setting) for setting in settings)
 
 
-def test_words_set_figures_that_are_there_to_settings_that_they_have() -> None:
-    data = {"name": "waves", "sliders": [{"name": "turn", "keys": [0.1, 2]}, {"name": "order", "keys": ["A B", "B A"]}]}
-    figure = f'<figure><script class="posym-data">{json.dumps(data)}</script></figure>'
-    page = BeautifulSoup(figure * 2, "html.parser")
-    for anchor in ("waves:turn=0.1", "waves:turn=2&order=A%20B", "waves-2:order=B+A;waves:turn=2.0"):
-        assert is_view(page, anchor), anchor
-    wrong = ["wave:turn=2", "waves-3:turn=2", "waves:swing=2", "waves:turn=2;gone:turn=2"]  # names
-    wrong += ["waves:turn=1", "waves:turn=x", "waves:order=AB", "waves:", "head=1.1"]  # settings
-    assert not [anchor for anchor in wrong if is_view(page, anchor)]
-
-
 def is_external(address: str) -> bool:
     parts = urlsplit(address)
     return bool(parts.netloc) or parts.scheme in {"http", "https", "mailto"}
@@ -206,7 +189,6 @@ def test_pages_say_where_they_stand(site: Path, name: str) -> None:
     page, top = read_page(site / name), site_address(repository_address(ROOT))
     assert [tag["href"] for tag in page.select('link[rel="canonical"]')] == [top + name]
     assert [tag["content"] for tag in page.select('meta[property="og:url"]')] == [top + name]
-    assert bool(page.select('meta[name="citation_title"]')) == (name in CHAPTERS)
     (picture,) = (str(tag["content"]) for tag in page.select('meta[property="og:image"]'))
     assert (site / picture.removeprefix(top)).is_file()
 
@@ -260,9 +242,6 @@ def test_pages_are_all_there_before_scripts_run(site: Path, name: str) -> None:
     assert article is not None
     assert article.select_one("h1")
     assert len(article.get_text()) > 200
-    # All formulas are set: their sources are nowhere to be seen.
-    formulas = [formula.get_text() for formula in article.select(".math")]
-    assert not [text for text in formulas if "\\(" in text or "\\[" in text]
     for drawing in article.select(".posym-drawing[role=img]"):
         assert len(str(drawing.get("aria-label", ""))) > 10
 
@@ -386,7 +365,7 @@ every_chapter = pytest.mark.parametrize("visit", CHAPTERS or [None], indirect=Tr
 def test_page_loads_without_a_network(visit: Visit) -> None:
     assert not visit.asked_elsewhere
     assert not visit.trouble
-    assert visit.loaded_bytes < HEAVIER.get(urlsplit(visit.page.url).path.strip("/"), LARGEST_PAGE)
+    assert visit.loaded_bytes < LARGEST_PAGE
 
 
 # Pages of the interface are made by one program from docstrings: two stand for the others.
@@ -458,29 +437,6 @@ def test_formulas_are_set(visit: Visit) -> None:
     )
     assert not unset
     assert visit.page.locator("mjx-merror, [data-mjx-error]").count() == 0
-
-
-@every_page
-def test_icons_are_in_the_fonts(visit: Visit, site: Path) -> None:
-    """Each icon that an element asks for, also through a variable, is in the font of its weight."""
-    asked = visit.page.evaluate(
-        r"""() => [...document.querySelectorAll('body *:not(mjx-container *)')].flatMap(element =>
-            ['::before', '::after'].map(part => getComputedStyle(element, part))
-                .filter(style => style.fontFamily.includes('Font Awesome') && /[\ue000-\uf8ff]/.test(style.content))
-                .map(style => [style.content.slice(1, -1), style.fontFamily, style.fontWeight]))"""
-    )
-    missing = set()
-    for icon, family, weight in asked:
-        font = "brands-400" if "Brands" in family else "solid-900" if int(weight) >= 600 else "regular-400"
-        if not set(map(ord, icon)) <= letters(next(site.rglob(f"fa-{font}.ttf"))):
-            missing.add(f"{icon!a} in fa-{font}")
-    assert not missing
-
-
-@functools.cache
-def letters(font: Path) -> set[int]:
-    """The code points of a font."""
-    return set(TTFont(font).getBestCmap())
 
 
 @every_chapter

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import build_book
-import colab
 import execute
 import nbformat
 import pytest
-import words
 import yaml
 from moved import MOVED, write_moved
 
@@ -33,7 +31,7 @@ def project(tmp_path: Path) -> Path:
     for name in ("posym_core/rope.py", "results/heads/all.json", "book/_static/book.css"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    for name in ("requirements.txt", "requirements-bare.txt", "pyproject.toml"):
+    for name in ("requirements.txt", "requirements-bare.txt", "requirements-test.txt", "pyproject.toml"):
         (tmp_path / name).write_text("")
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/scores\n")
     (tmp_path / "_config.yml").write_text("title: Heads\nrepository: {url: https://github.com/owner/heads}\n")
@@ -67,22 +65,6 @@ def rendered(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return chosen
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "same"),
-    [
-        ("_config.yml", "title: Other", False),
-        ("book/_static/book.css", "p {}", False),
-        ("posym_core/turns.py", "", False),
-        ("posym_core/rope.py", "x = 1", True),  # Sphinx knows which pages quote the file
-        ("book/other.md", "# Other", True),  # not in the table of contents
-    ],
-)
-def test_pages_are_kept_while_nothing_changes_all_of_them(project: Path, name: str, text: str, same: bool) -> None:
-    before = build_book.pages_key(project)
-    (project / name).write_text(text)
-    assert (build_book.pages_key(project) == before) == same
-
-
 @pytest.mark.parametrize("change", ["added", "renamed", "removed"])
 def test_site_is_current_only_while_nothing_changes(project: Path, change: str, rendered: dict[str, Any]) -> None:
     assert not build_book.site_is_current(project)
@@ -112,8 +94,6 @@ def test_only_a_whole_build_is_published(
     site = project / "_build" / "html"
     site.mkdir(parents=True)
     (site / "old.html").write_text("made from other files")
-    stale = project / "_build" / "pages" / "another-state"
-    stale.mkdir(parents=True)
     rendered |= {"status": status, "wrong": wrong}
     whole = status == 0 and not wrong
     if isinstance(status, KeyboardInterrupt):
@@ -121,11 +101,9 @@ def test_only_a_whole_build_is_published(
             build_book.build(project)
     else:
         assert (build_book.build(project) == 0) == whole
-    assert not stale.exists()
     assert not (site / "old.html").exists()
+    assert not (project / "_build" / "html.new").exists()
     assert (site / "index.html").exists() == build_book.site_is_current(project) == whole
-    # A failed build must not be resumed: Sphinx would not report its warnings again.
-    assert any((project / "_build" / "pages").iterdir()) == whole
     assert capsys.readouterr().err == ("book/scores.ipynb failed: it raises\n" if wrong else "")
 
 
@@ -139,7 +117,6 @@ def test_a_site_that_cannot_be_finished_is_not_published(
     with pytest.raises(ValueError, match="cannot read 1 formulas"):
         build_book.build(project)
     assert not any((project / "_build").glob("html*"))
-    assert not any((project / "_build" / "pages").iterdir())
 
 
 def test_readers_download_chapters_without_outputs_but_see_them(project: Path, rendered: dict[str, Any]) -> None:
@@ -157,6 +134,25 @@ def test_readers_download_chapters_without_outputs_but_see_them(project: Path, r
     assert (project / "_build/html/_sources/book/scores.ipynb").read_bytes() == chapter.read_bytes()
 
 
+def test_an_edited_chapter_runs_alone_and_a_changed_package_runs_all(project: Path) -> None:
+    write_notebook(project / "book" / "heads.ipynb", "# Heads", "2 + 2")
+    both = [project / "book" / name for name in ("heads.ipynb", "scores.ipynb")]
+    for chapter in both:
+        target = execute.executed(project, chapter)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(chapter, target)
+    write_notebook(both[0], "# Heads, with other words", "2 + 2")
+    assert [execute.is_current(project, chapter) for chapter in both] == [True, True]
+    write_notebook(both[0], "# Heads", "2 + 3")
+    assert [execute.is_current(project, chapter) for chapter in both] == [False, True]
+    execute.executed(project, both[1]).write_text("half of a noteb")
+    assert not execute.is_current(project, both[1])
+    shutil.copy(both[1], execute.executed(project, both[1]))
+    (project / "posym_core" / "rope.py").write_text("turn = 2")
+    execute.outputs_folder.cache_clear()
+    assert not execute.is_current(project, both[1])
+
+
 PYTHON = """\
 #!/bin/bash
 case "$*" in
@@ -169,15 +165,15 @@ esac
 
 
 @pytest.fixture
-def make_environment(project: Path, root: Path) -> Callable[[], tuple[list[str], str]]:
+def make_environment(project: Path, root: Path) -> Callable[..., tuple[list[str], str]]:
     """Run ``make env`` with a Python that only tells what it is asked: its commands, and what make says."""
     shutil.copy(root / "Makefile", project)
     (project / "python").write_text(PYTHON)
     (project / "python").chmod(0o755)
 
-    def run() -> tuple[list[str], str]:
+    def run(target: str = "env") -> tuple[list[str], str]:
         (project / "done").unlink(missing_ok=True)
-        command = ["make", "env", f"PYTHON={project / 'python'}", "VENV=.venv"]
+        command = ["make", target, f"PYTHON={project / 'python'}", "VENV=.venv"]
         made = subprocess.run(command, cwd=project, capture_output=True, text=True)
         commands = (project / "done").read_text().splitlines() if (project / "done").exists() else []
         return commands, made.stderr
@@ -186,32 +182,23 @@ def make_environment(project: Path, root: Path) -> Callable[[], tuple[list[str],
 
 
 def test_interrupted_installation_is_taken_up_again(
-    project: Path, make_environment: Callable[[], tuple[list[str], str]]
+    project: Path, make_environment: Callable[..., tuple[list[str], str]]
 ) -> None:
     (project / "broken").touch()
-    assert len(make_environment()[0]) == 2
+    assert len(make_environment()[0]) == 2  # the folder, and what failed
     assert make_environment()[0] == ["install --quiet --requirement requirements.txt"]
     (project / "broken").unlink()
-    assert len(make_environment()[0]) == 2
+    assert len(make_environment()[0]) == 2  # the lock, and what is installed bare
     assert make_environment() == ([], "")
+    assert make_environment("testenv")[0] == ["install --quiet --requirement requirements-test.txt"]
+    assert make_environment("testenv") == ([], "")
 
 
-def test_an_old_python_is_refused(project: Path, make_environment: Callable[[], tuple[list[str], str]]) -> None:
+def test_an_old_python_is_refused(project: Path, make_environment: Callable[..., tuple[list[str], str]]) -> None:
     (project / "old").touch()
     commands, said = make_environment()
     assert commands == []
     assert "Python 3.11 or newer is needed; pass PYTHON=" in said
-
-
-def test_colab_too_gets_what_is_installed_bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
-    monkeypatch.setattr(os, "chdir", lambda folder: commands.append([str(folder)]))
-    colab.main("book/part")
-    package, bare, folder = commands
-    assert package[-1] == f"{colab.ROOT}[{colab.EXTRAS}]"
-    assert bare[-3:] == ["--no-deps", "--requirement", str(colab.ROOT / "requirements-bare.txt")]
-    assert folder == [str(colab.ROOT / "book/part")]
 
 
 def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
@@ -274,7 +261,7 @@ def test_a_chapter_shows_no_warning_and_no_progress_bar(output: Any, wrong: str 
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
 def test_a_page_that_moved_leads_to_a_heading_that_is_there(root: Path, tmp_path: Path, old: str, new: str) -> None:
     page, _, anchor = new.partition("#")
-    text = words.pages(root)[page.removesuffix(".html")].read_text(encoding="utf-8")
+    text = build_book.pages(root)[page.removesuffix(".html")].read_text(encoding="utf-8")
     titles = re.findall(r'^ *"?## (.+?)(?:\\n)?"?,?$', text, re.MULTILINE)
     assert anchor in {re.sub(r"\W+", "-", title.lower()) for title in titles}
     write_moved(tmp_path)

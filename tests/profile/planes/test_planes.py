@@ -1,3 +1,5 @@
+import gc
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from posym_core import rope_angles
 from posym_core.metrics._rope import rotate_unchecked
 from posym_profile.capture._capturing import capture
 from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes import _rotary_planes
 from posym_profile.planes._rotary_planes import Planes, _Fit, _NoRotationError, find_planes
 from posym_profile.scores._layer_heads import read_layer_heads
 from posym_profile.scores._layer_measurement import find_planes_by_length
@@ -183,8 +186,8 @@ test_refusals = refuse_each(
     *((lambda length=length: find_planes(shared("Llama"), length),
        rf"length must be .* at least 1 \(tokens of the prompts in question\); got {length}$")
       for length in (-5, 0, 3.5, None)),
-    (lambda: find_planes(build("GPT-J", n_positions=36), 20),
-     "table of 36 entries, too few to measure rotations; .* than 40", UnsupportedModelError),
+    (lambda: find_planes(build("GPT-J", n_positions=20), 20),
+     "table of 20 entries, too few to measure rotations; .* than 24", UnsupportedModelError),
     # Keys of GPT-2 do depend on positions, through its embeddings.
     (lambda: find_planes(build("GPT-2"), 44),
      rf"^GPT2LMHeadModel has no rotary encoding: .* turn the keys \({VECTORS}\); use a decoder", UnsupportedModelError),
@@ -219,3 +222,58 @@ def test_planes_of_several_lengths_are_each_lengths_own_where_some_layers_scale_
             torch.testing.assert_close(one.angles, own.angles)
     assert torch.equal(found[20][0].angles, found[44][0].angles)
     assert not torch.equal(found[20][2].angles, found[44][2].angles)
+
+
+def change_base(model):
+    model.model.rotary_emb.inv_freq.mul_(0.5)
+
+
+def change_weights(model):
+    with torch.no_grad():
+        model.model.layers[0].self_attn.k_norm.weight.mul_(torch.linspace(0.5, 2, 16))
+
+
+def change_settings(model):
+    model.config.rms_norm_eps = 1e-5
+
+
+def add_hook(model):
+    model.model.layers[0].register_forward_pre_hook(lambda module, args: None)
+
+
+def replace_buffer(model):
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.clone()
+
+
+@pytest.mark.parametrize("change", [change_base, change_weights, change_settings, add_hook, replace_buffer])
+def test_planes_are_kept_until_the_model_changes(change, monkeypatch):
+    asked = []
+    ask = _rotary_planes._ask_planes
+    monkeypatch.setattr(_rotary_planes, "_ask_planes", lambda *args: asked.append(args[1]) or ask(*args))
+    model = build("Qwen3")
+    first = find_planes(model, 40)
+    assert find_planes(model, 40) == first
+    find_planes(model, 50)
+    assert asked == [40, 50]
+    change(model)
+    again = find_planes(model, 40)
+    assert asked == [40, 50, 40]
+    if change is change_base:
+        torch.testing.assert_close(again[0].angles, first[0].angles / 2)
+
+
+def test_kept_planes_keep_no_model():
+    model = build("Llama")
+    find_planes(model, 40)
+    seen = weakref.ref(model)
+    del model
+    gc.collect()
+    assert seen() is None
+
+
+def test_planes_of_a_longer_prompt_are_asked_again_where_angles_move():
+    model = build("Llama dynamic")
+    before = find_planes(model, 20)
+    longer = find_planes(model, 90)
+    assert not torch.equal(before[0].angles, longer[0].angles)
+    torch.testing.assert_close(find_planes(build("Llama dynamic"), 20)[0].angles, find_planes(model, 20)[0].angles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from types import ModuleType
@@ -13,8 +14,8 @@ from saved_models import save_model
 
 from posym_profile.__main__ import TASKS, main
 from posym_profile.prompts import PROMPT_TASKS, Prompts, find_prompt_task, make_prompts
-from posym_profile.report import _run as runs
-from posym_profile.report._folder import load_profile
+from posym_profile.report import _measuring as measuring
+from posym_profile.report._folder import read_scores
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +44,11 @@ def test_the_command_line_knows_every_task():
 def test_the_example_is_a_task_by_module_and_name(folder, model):
     (folder / "my_file.py").write_text(example("A prompt task"), encoding="utf-8")
     assert profiled(model, "my_file:echo_prompts", folder / "out") == 0
-    found = load_profile(folder / "out")
-    assert found.arrays["blocks"].tolist() == [4, 4, 4]
-    assert found.settings["task"] == "my_file:echo_prompts"
-    assert re.fullmatch("[0-9a-f]{64}", found.settings["task_sha256"])
+    found = read_scores(folder / "out")
+    assert found.blocks.values.tolist() == [4, 4, 4]
+    settings = json.loads(found.attrs["settings"])
+    assert settings["task"] == "my_file:echo_prompts"
+    assert re.fullmatch("[0-9a-f]{64}", settings["task_sha256"])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def strangers(tokenizer, **options):
     return replace(prompts, input_ids=prompts.input_ids.index_fill(1, prompts.input_ids[0, :1] * 0, 1000))
 """
     (folder / "own_file.py").write_text(code, encoding="utf-8")
-    monkeypatch.setattr(runs, "load_model", lambda *a, **k: pytest.fail("loaded"))
+    monkeypatch.setattr(measuring, "load_model", lambda *a, **k: pytest.fail("loaded"))
     assert profiled(model, task, folder / "out") == 1
     assert re.search(message, said := capsys.readouterr().err), said
     assert not (folder / "out").exists()

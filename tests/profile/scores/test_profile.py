@@ -1,24 +1,25 @@
 import itertools
-import sys
 from dataclasses import replace
 
 import literal
 import numpy as np
 import pytest
 import torch
+import xarray
 from architectures import Swapped, build, packaged, shared, tokens
 from refusals import refuse_each
 
 from posym_core import exclusion, rope_angles, swap_scores
-from posym_core.metrics._stats import mean_interval
 from posym_core.metrics._swaps import score_swaps
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.prompts import Prompts
 from posym_profile.scores import _layer_measurement as layer_measurement
 from posym_profile.scores import _profiling as profiling
+from posym_profile.scores._head_table import make_dataset, top_heads
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_measurement import map_layers, stack_padded
-from posym_profile.scores._profiling import Profile, profile
+from posym_profile.scores._profiling import profile
 
 START, LENGTH, BLOCKS = 3, 4, 5
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
@@ -64,8 +65,8 @@ def test_scores_are_those_of_contents_truly_swapped(name):
     options = {"start": START, "block_length": LENGTH, "blocks": BLOCKS, "tau": TAU, "progress": False}
     found = profile(model, input_ids, visible_only=False, **options)
     positional, symbolic = scores_by_swapping(model, input_ids)
-    torch.testing.assert_close(found.positional[0], positional, atol=SCORE_ERROR, rtol=0)
-    torch.testing.assert_close(found.symbolic[0], symbolic, atol=SCORE_ERROR, rtol=0)
+    np.testing.assert_allclose(found.positional[0], positional, atol=SCORE_ERROR, rtol=0)
+    np.testing.assert_allclose(found.symbolic[0], symbolic, atol=SCORE_ERROR, rtol=0)
 
 
 def test_planes_of_the_packaged_model_are_those_of_its_two_bases():
@@ -86,7 +87,7 @@ def test_batches_give_what_prompts_give_alone():
         alone = profile(model, ids, planes=find_planes(model, 44), **options)
         assert alone.positional.shape == (1, 3, 4)
         for name in ("positional", "symbolic", "entropy"):
-            torch.testing.assert_close(getattr(alone, name)[0], getattr(together, name)[prompt], atol=1e-5, rtol=0)
+            np.testing.assert_allclose(alone[name][0], together[name][prompt], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("hold", [0, 2_000, 2**22])
@@ -109,8 +110,8 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
     monkeypatch.setattr(profiling, "NUMBERS_HELD", hold)
     monkeypatch.setattr(profiling, "score_swaps", count)
     together, alone = profile(model, input_ids, **options), map_layers(model, input_ids, measure, progress=False)
-    torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
-    torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
+    np.testing.assert_allclose(together.positional, alone["positional"], atol=1e-6, rtol=0)
+    np.testing.assert_allclose(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
     assert len(calls) < 3 or hold < 2**22
 
 
@@ -122,7 +123,7 @@ def test_products_are_in_the_dtype_that_is_asked_for(dtype, monkeypatch):
     asked.clear()
     found = profile(shared("Llama"), tokens(), tau=TAU, products=dtype, **ALL)
     assert {options["products"] for options in asked} == {dtype or torch.float64}
-    torch.testing.assert_close(found.positional, whole.positional, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found.positional, whole.positional, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("capability", "dtype"), [((9, 0), torch.float64), ((8, 0), torch.float64),
@@ -145,9 +146,9 @@ def test_a_call_is_brought_to_the_cpu_whole(other_device):
 
 def test_planes_are_scored_one_by_one():
     found = profile(shared("StableLM"), tokens(), start=0, block_length=4, per_frequency=True, progress=False)
-    assert found.positional.shape == (2, 3, 4, 8)
+    assert found.plane_positional.shape == (2, 3, 4, 8)
     # Six of the eight planes are not rotated, and such a head follows its contents.
-    torch.testing.assert_close(found.symbolic[..., 2:], torch.ones(2, 3, 4, 6), atol=1e-4, rtol=0)
+    np.testing.assert_allclose(found.plane_symbolic[..., 2:], np.ones((2, 3, 4, 6)), atol=1e-4, rtol=0)
 
 
 def test_layers_of_different_shapes_are_filled_up_with_nan():
@@ -163,102 +164,82 @@ def uneven(*plane):
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(3, 2, 3, 4, *plane, generator=generator)
     scores[:, :, 1, 3] = torch.nan
-    return Profile(positional=scores[0], symbolic=scores[1], entropy=scores[2])
+    return make_dataset(dict(zip(SCORES, scores, strict=True)), [-1])
 
 
-@pytest.fixture(params=["DataFrame", "dict"])
-def kind(request, monkeypatch):
-    """What a frame is, with pandas and without."""
-    if request.param == "dict":
-        monkeypatch.setitem(sys.modules, "pandas", None)
-    else:
-        pytest.importorskip("pandas")
-    return request.param
-
-
-@pytest.mark.parametrize("plane", [(), (5,)])
-def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane):
-    found = uneven(*plane)
-    frame = found.frame()
-    assert type(frame).__name__ == kind
-    places = ["prompt", "layer", "head", "plane"][: 3 + len(plane)]
-    assert list(frame) == [*places, "positional", "symbolic", "entropy"]
-    rows = [place for place in np.ndindex(*found.positional.shape) if place[1:3] != (1, 3)]
-    assert list(zip(*(frame[name] for name in places), strict=True)) == rows
-    for name in SCORES:
-        expected = np.array([getattr(found, name)[place] for place in rows], dtype=np.float32)
-        assert np.array_equal(frame[name], expected)
-
-
-def test_a_frame_says_how_many_blocks_a_head_sees():
-    pytest.importorskip("pandas")
-    found = replace(uneven(), visible_blocks=torch.tensor([[4, 1, 4], [4, 2, 4]]))
-    found.positional[0, 1], found.symbolic[0, 1] = torch.nan, torch.nan
-    frame = found.frame()
-    assert list(frame)[-1] == "visible_blocks"
-    # Heads that see one block have no scores and are there all the same.
-    assert len(frame) == 2 * 11
-    assert frame[frame.layer == 1].visible_blocks.tolist() == [1, 1, 1, 2, 2, 2]
-    assert frame[frame.visible_blocks == 1].positional.isna().all()
-    assert set(found.top(11, "symbolic")) == {(layer, head) for layer in range(3) for head in range(4)} - {(1, 3)}
-
-
-def test_a_frame_has_windows_and_labels_where_they_are_known():
-    pytest.importorskip("pandas")
+def test_a_table_names_its_dimensions_model_prompts_and_versions():
     model, ids = shared("Gemma3"), tokens()
-    assert profile(model, ids, **ALL).labels is None
-    found = profile(model, ids, labels=True, **ALL)
-    assert found.windows == (16, 16, None)
-    labels, frame = measure_head_labels(model), found.frame()
-    names = ["previous_token", "first_token", "induction", "copying"]
-    assert list(frame)[-6:] == ["visible_blocks", "window", *names]
-    assert frame[frame.layer < 2].window.eq(16).all()
-    assert frame[frame.layer == 2].window.isna().all()
-    for row in frame.itertuples():
-        assert [getattr(row, name) for name in names] == [
-            float(getattr(labels, name)[row.layer, row.head]) for name in names
-        ]
-    assert profile(shared("Llama"), ids, **ALL).windows == (None,) * 3
+    found = profile(model, ids, labels=True, per_frequency=True, energy=True, **ALL)
+    assert found.sizes == {"prompt": 2, "layer": 3, "head": 4, "plane": 8}
+    assert found.positional.dims == ("prompt", "layer", "head")
+    assert found.plane_energy.dims == ("prompt", "layer", "head", "plane")
+    np.testing.assert_allclose(found.plane_energy.sum("plane"), 1, atol=1e-5)
+    np.testing.assert_allclose(found.plane_angle[0, 2], find_planes(model, 44)[2].angles)
+    assert found.window.values.tolist()[:2] == [16, 16]
+    assert np.isnan(found.window.values[2])
+    assert found.attrs["model"] == "Gemma3ForCausalLM"
+    assert found.attrs["prompts"] == "2 prompts of 44 tokens"
+    assert f"torch {torch.__version__.partition('+')[0]}" in found.attrs["versions"]
+    np.testing.assert_array_equal(found.copying, measure_head_labels(model).copying)
+    assert "copying" not in profile(model, ids, **ALL)
+    assert len(repr(found).splitlines()) < 40
 
 
-def test_a_frame_of_several_queries_has_a_row_for_each():
-    pytest.importorskip("pandas")
+def test_a_table_is_read_as_it_was_written(tmp_path):
+    found = profile(shared("Gemma3"), tokens(), labels=True, queries=[30, -1], **ALL)
+    found.to_netcdf(tmp_path / "scores.nc")
+    with xarray.open_dataset(tmp_path / "scores.nc") as read:
+        assert read.equals(found)
+        assert read.attrs == found.attrs
+
+
+def test_prompts_of_a_task_know_their_blocks():
+    ids = tokens()
+    prompts = Prompts(input_ids=ids, start=START, block_length=LENGTH, blocks=8, answer_ids=ids[:, :0],
+                      target=ids[:, 0], texts=[])  # fmt: skip
+    model, options = shared("Llama"), {"visible_only": False}
+    assert profile(model, prompts, **options).equals(profile(model, ids, **prompts.layout, **options))
+    assert profile(model, prompts, blocks=5, **options).blocks.values.tolist() == [5, 5]
+
+
+def test_a_data_frame_has_a_row_for_each_head_and_prompt():
     found = profile(shared("Gemma3"), tokens(), queries=[30, -1], **ALL)
-    frame = found.frame()
-    assert list(frame)[:4] == ["prompt", "query", "layer", "head"]
-    for query in (30, -1):
-        part = frame[frame["query"] == query].drop(columns="query").reset_index(drop=True)
-        assert part.equals(found.at(query).frame())
-    means = found.frame(intervals=True)
-    assert next(iter(means)) == "query"
-    part = means[means["query"] == 30].drop(columns="query").reset_index(drop=True)
-    assert part.equals(found.at(30).frame(intervals=True))
-
-
-def test_a_frame_has_means_over_prompts_with_intervals(kind):
-    found = uneven()
-    frame = found.frame(intervals=True)
-    assert type(frame).__name__ == kind
-    assert len(frame["layer"]) == 11
-    for row, (layer, head) in enumerate(zip(frame["layer"], frame["head"], strict=True)):
-        for name in ("positional", "symbolic"):
-            scores = getattr(found, name)[:, layer, head].double().numpy()
-            alone = mean_interval(scores)
-            ends = (frame[name][row], frame[f"{name}_low"][row], frame[f"{name}_high"][row])
-            assert ends == pytest.approx((alone.value, alone.low, alone.high), abs=1e-6)
+    frame = found.to_dataframe()
+    assert frame.index.names == ["prompt", "query", "layer", "head"]
+    for prompt, query, layer, head in itertools.product((0, 1), (30, -1), range(3), range(4)):
+        score = found.symbolic.sel(prompt=prompt, query=query)[layer, head]
+        assert frame.symbolic.loc[prompt, query, layer, head] == score
 
 
 def test_top_heads_are_those_of_the_highest_mean():
     found = uneven()
-    for name in SCORES:
-        scores = getattr(found, name)
-        means = {place: float(sum(scores[:, *place])) / 2 for place in np.ndindex(3, 4) if place != (1, 3)}
-        every = found.top(11, name)
+    for name in (*SCORES, "difference"):
+        scores = found.symbolic - found.positional if name == "difference" else found[name]
+        means = {place: float(scores[:, *place].mean()) for place in np.ndindex(3, 4) if place != (1, 3)}
+        every = top_heads(found, 11, by=name, flat=True)
         assert every == sorted(means, key=means.get, reverse=True)
-        assert found.top(np.int64(2), name) == every[:2]
+        assert top_heads(found, np.int64(2), name, flat=True) == every[:2]
+        assert top_heads(found, 11, name, flat=True, lowest=True) == every[::-1]
         assert {type(number) for place in every for number in place} == {int}
-    level = Profile(**{name: torch.ones(2, 3, 4) for name in SCORES})
-    assert level.top(5, "symbolic") == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
+    assert top_heads(found, 11, flat=True) == top_heads(found, 11, "difference", flat=True)
+    level = make_dataset({name: torch.ones(2, 3, 4) for name in SCORES}, [-1])
+    assert top_heads(level, 5, "symbolic", flat=True) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
+
+
+def test_heads_of_flat_attention_are_ranked_only_when_asked():
+    found = uneven()
+    found.entropy[:, 0] = 0.99
+    every = top_heads(found, 7, "symbolic")
+    assert {layer for layer, _ in every} == {1, 2}
+    assert top_heads(found, 11, "symbolic", flat=True) != every
+    with pytest.raises(ValueError, match=r"number of heads, 7, without those of flat attention \(flat=True counts the"):
+        top_heads(found, 8, "symbolic")
+
+
+def test_labels_rank_heads_too():
+    found = profile(shared("Gemma3"), tokens(), labels=True, **ALL)
+    layer, head = top_heads(found, 1, "previous_token", flat=True)[0]
+    assert found.previous_token[layer, head] == found.previous_token.max()
 
 
 @pytest.mark.parametrize("name", ["Gemma3", "Falcon"])
@@ -292,12 +273,13 @@ test_what_does_not_fit_is_refused = refuse_each(
     (scored(tokens().float()), "input_ids must be whole numbers", TypeError),
     (scored(tokens().tolist()), "input_ids must be a torch tensor; got list. Use tokenizer", TypeError),
     (scored(tokens()[None]), r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
-    (lambda: uneven(5).frame(intervals=True), "planes are scored, and intervals are of heads; profile without per_fre"),
-    (lambda: uneven(5).top(1, "symbolic"), "planes are scored, and top names heads; profile without per_frequency"),
-    (lambda: uneven().top(0, "symbolic"), "k must be a whole number of at least 1; got 0"),
-    (lambda: uneven().top(2.0, "symbolic"), "k must be a whole number of at least 1; got 2.0"),
-    (lambda: uneven().top(12, "symbolic"), "k must be at most the number of heads, 11; got 12"),
-    (lambda: uneven().top(1, "symbolical"), "score must be one of positional, symbolic, entropy; got 'symbolical'"),
+    (lambda: profile(shared("Llama"), tokens()), "token ids do not say where their blocks are; pass start", TypeError),
+    (lambda: top_heads(uneven(5), 1, "symbolic"), "have several \\(plane\\); select one"),
+    (lambda: top_heads(profile(shared("Llama"), tokens(), queries=[30, -1], **ALL), 1), r"scores.sel\(query=-1\)"),
+    (lambda: top_heads(uneven(), 0, "symbolic"), "n must be a whole number of at least 1; got 0"),
+    (lambda: top_heads(uneven(), 2.0, "symbolic"), "n must be a whole number of at least 1; got 2.0"),
+    (lambda: top_heads(uneven(), 12, "symbolic", flat=True), "n must be at most the number of heads, 11; got 12"),
+    (lambda: top_heads(uneven(), 1, "symbolical"), "by must be one of difference, positional, .*; got 'symbolical'"),
     (lambda: profile(build("SmolLM3"), tokens(), planes=find_planes(shared("Llama"), 44), **ALL),
      "more attention calls than the 3 that planes were given for.*find_planes"),
 )  # fmt: skip

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 from architectures import shared, tokens
-from refusals import refuse_each
 
-from posym_profile import HiddenBlocksWarning, profile
+from posym_profile import HiddenBlocksWarning, profile, top_heads
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
 from posym_profile.scores import _layer_measurement as layer_measurement
@@ -27,7 +26,7 @@ QUERIES = [30, 17, -1, -6]
 
 def assert_same(found, expected, atol=0.0):
     for name in SCORES:
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=atol, rtol=0, equal_nan=True)
+        np.testing.assert_allclose(found[name], expected[name], atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,11 +35,11 @@ def test_a_query_has_the_scores_of_a_prompt_that_ends_there(name):
     found = profile(model, ids, queries=QUERIES, **SEEN)
     assert found.positional.shape == (2, 4, 3, 4)
     assert found.visible_blocks.shape == (2, 4, 3)
-    assert found.queries == tuple(QUERIES)
+    assert found["query"].values.tolist() == QUERIES
     for query in QUERIES:
         ends = profile(model, ids[:, : query % 44 + 1], **SEEN)
-        assert_same(found.at(query), ends, atol=1e-5)
-        assert torch.equal(found.at(query).visible_blocks, ends.visible_blocks)
+        assert_same(found.sel(query=query), ends, atol=1e-5)
+        np.testing.assert_array_equal(found.sel(query=query).visible_blocks, ends.visible_blocks)
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss"])
@@ -48,12 +47,11 @@ def test_the_last_token_alone_is_what_is_scored_unasked(name):
     """Bit by bit, in whichever way it is named."""
     model, ids = shared(name), tokens()
     unasked = profile(model, ids, visible_only=False, **LAYOUT)
-    assert unasked.queries == (-1,)
+    assert int(unasked["query"]) == -1
     for last in ([-1], (43,), torch.tensor([-1]), np.array([43])):
         found = profile(model, ids, queries=last, visible_only=False, **LAYOUT)
         assert found.positional.shape == (2, 3, 4)
-        assert all(torch.equal(getattr(found, score), getattr(unasked, score)) for score in SCORES)
-        assert torch.equal(found.visible_blocks, unasked.visible_blocks)
+        assert found.drop_vars("query").equals(unasked.drop_vars("query"))
 
 
 @pytest.mark.parametrize("name", ["Llama", "gpt-oss"])
@@ -83,9 +81,9 @@ def test_rows_that_wait_together_are_those_measured_alone(hold, monkeypatch):
     model, ids = shared("Gemma3"), tokens()
     monkeypatch.setattr("posym_profile.scores._profiling.NUMBERS_HELD", hold)
     found = profile(model, ids, queries=QUERIES, per_frequency=True, **SEEN)
-    assert found.positional.shape == (2, 4, 3, 4, 8)
+    assert found.plane_positional.shape == (2, 4, 3, 4, 8)
     for query in QUERIES:
-        assert_same(found.at(query), profile(model, ids, queries=[query], per_frequency=True, **SEEN), atol=1e-5)
+        assert_same(found.sel(query=query), profile(model, ids, queries=[query], per_frequency=True, **SEEN), atol=1e-5)
 
 
 def test_padding_is_not_counted():
@@ -96,8 +94,8 @@ def test_padding_is_not_counted():
     for query in (25, -2):
         for place, alone in enumerate((first, second)):
             for name in SCORES:
-                one, other = getattr(found.at(query), name)[place], getattr(alone.at(query), name)[0]
-                torch.testing.assert_close(one, other, atol=1e-5, rtol=0, equal_nan=True)
+                one, other = found.sel(query=query)[name][place], alone.sel(query=query)[name][0]
+                np.testing.assert_allclose(one, other, atol=1e-5, rtol=0)
 
 
 def test_blocks_behind_a_query_are_hidden_and_warned_of_once():
@@ -107,23 +105,23 @@ def test_blocks_behind_a_query_are_hidden_and_warned_of_once():
         "queries do not see all blocks whole in every layer (some stand behind them, or beyond a sliding window), but "
         "in layers 0 to 2: 4 of 10"
     ]
-    assert found.blocks.tolist() == [10, 10]
+    assert found.blocks.values.tolist() == [10, 10]
     asked = profile(shared("Llama"), tokens(), queries=[20, -1], visible_only=False, **LAYOUT)
     assert_same(found, asked)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         alone = profile(shared("Llama"), tokens(), queries=[20, -1], blocks=4, **LAYOUT)
-    assert_same(alone.at(20), profile(shared("Llama"), tokens(), queries=[20], **SEEN), atol=1e-6)
+    assert_same(alone.sel(query=20), profile(shared("Llama"), tokens(), queries=[20], **SEEN), atol=1e-6)
 
 
 def test_windows_leave_queries_without_scores_where_they_leave_one_block():
     found = profile(
         shared("Gemma3"), tokens(), queries=[24, 43], start=0, block_length=12, visible_only=True, progress=False
     )
-    assert found.visible_blocks.tolist() == [[[1, 1, 2], [0, 0, 3]]] * 2
-    assert found.symbolic[:, :, :2].isnan().all()
-    assert found.symbolic[:, :, 2].isfinite().all()
-    assert found.entropy.isfinite().all()
+    assert found.visible_blocks.values.tolist() == [[[1, 1, 2], [0, 0, 3]]] * 2
+    assert found.symbolic[:, :, :2].isnull().all()
+    assert found.symbolic[:, :, 2].notnull().all()
+    assert found.entropy.notnull().all()
 
 
 def test_anything_is_measured_at_any_token():
@@ -173,16 +171,16 @@ def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, messa
 
 
 LLAMA = shared("Llama")
-test_refusals = refuse_each(
-    (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).at(43), "query must be one of 30, -1; got 43"),
-    (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).top(2, "symbolic"), r"there are 30, -1; call at\(quer"),
-    (lambda: resolve_queries([-2, 4], [5, 6]), r"different tokens; of 6 tokens \[-2, 4\] name one twice"),
-)  # fmt: skip
 
 
-def test_one_query_of_several_is_asked_for_by_its_name():
-    several, one = (profile(LLAMA, tokens(), queries=queries, **SEEN) for queries in ([30, -1], [30]))
-    assert several.at(30).top(2, "symbolic") == one.top(2, "symbolic")
-    assert several.at(30).at(30).queries == (30,)
+def test_a_query_that_is_no_whole_number_of_all_lengths_is_refused():
+    with pytest.raises(ValueError, match=r"different tokens; of 6 tokens \[-2, 4\] name one twice"):
+        resolve_queries([-2, 4], [5, 6])
     # Of five tokens the last but one is number 3, and of six number 4.
     assert resolve_queries([-2, 4], [5]) == [-2, 4]
+
+
+def test_one_query_of_several_is_selected_by_its_name():
+    several, one = (profile(LLAMA, tokens(), queries=queries, **SEEN) for queries in ([30, -1], [30]))
+    np.testing.assert_array_equal(several.sel(query=30).symbolic, one.symbolic)
+    assert top_heads(several.sel(query=30), 2, "symbolic", flat=True) == top_heads(one, 2, "symbolic", flat=True)

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from architectures import build, shared, tokens
 
 from posym_core.metrics import BlockLayout
-from posym_profile import HiddenBlocksWarning, LongPromptWarning, profile
+from posym_profile import HiddenBlocksWarning, LongPromptWarning, profile, top_heads
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
+from posym_profile.scores import tabulate_heads
 from posym_profile.scores._layer_heads import read_layer_heads
 from posym_profile.scores._profiling import score_layer
 from posym_profile.scores._visibility import describe_hidden_blocks, describe_long_prompts
@@ -35,7 +37,7 @@ def test_hidden_blocks_are_counted_and_warned_of_once():
         "if hidden ones are meant to count, or shorter prompts"
     ]
     assert caught[0].filename == __file__
-    assert found.visible_blocks.tolist() == [[3, 3, 3]] * 2
+    assert found.visible_blocks.values.tolist() == [[3, 3, 3]] * 2
     # Random weights: what looks positional with hidden blocks does not without them.
     sharp = {**CUT, "tau": 1e-4}
     blind, seeing = (profile(shared("Mistral"), tokens(), visible_only=way, **sharp) for way in (False, True))
@@ -45,10 +47,10 @@ def test_hidden_blocks_are_counted_and_warned_of_once():
 
 def test_what_is_seen_whole_is_neither_counted_nor_warned_of():
     found = profile(shared("Llama"), tokens(), **CUT)
-    assert found.visible_blocks.tolist() == [[10, 10, 10]] * 2
-    assert torch.equal(found.tokens_beyond, torch.zeros(2, dtype=torch.int64))
+    assert found.visible_blocks.values.tolist() == [[10, 10, 10]] * 2
+    assert found.tokens_beyond.values.tolist() == [0, 0]
     near = profile(shared("Mistral"), tokens(), **CUT | {"start": 28})
-    assert near.visible_blocks.tolist() == [[3, 3, 3]] * 2
+    assert near.visible_blocks.values.tolist() == [[3, 3, 3]] * 2
 
 
 @pytest.mark.parametrize("name", ["Mistral", "Gemma2", "Gemma3", "gpt-oss", "Llama 4"])
@@ -60,20 +62,21 @@ def test_visible_blocks_are_scored_as_if_there_were_no_others(name, per_frequenc
     hidden = 0
     for layer, heads in enumerate(layers_of(name, input_ids)):
         seen = [place for place in range(10) if heads.visible[..., 2 + 4 * place : 6 + 4 * place].all()]
-        assert found.visible_blocks[:, layer].tolist() == [len(seen)] * 2
+        assert found.visible_blocks[:, layer].values.tolist() == [len(seen)] * 2
         hidden += len(seen) < 10
         only = BlockLayout(start=2 + 4 * seen[0], block_length=4, blocks=len(seen), tau=0.05)
         alone = heads.swap_scores(only, per_frequency=per_frequency)
         for score in SCORES:
             expected = getattr(alone, score).flatten(1, 2)
-            torch.testing.assert_close(getattr(found, score)[:, layer], expected, atol=1e-6, rtol=0)
+            measured = found[f"plane_{score}" if per_frequency else score]
+            np.testing.assert_allclose(measured[:, layer], expected, atol=1e-6, rtol=0)
     assert hidden
 
 
 def test_blocks_that_nobody_sees_have_nothing_to_compare():
     with pytest.warns(HiddenBlocksWarning, match=r"but in layers 0, 1: 0 of 6\. What is swapped into a hidden block"):
         found = profile(shared("Gemma3"), tokens(1), start=0, block_length=4, blocks=6, progress=False)
-    assert torch.equal(found.positional[:, :2], torch.zeros(1, 2, 4))
+    assert (found.positional[:, :2] == 0).all()
     assert (found.positional[:, 2] > 0).all()
 
 
@@ -81,13 +84,13 @@ def test_blocks_that_nobody_sees_have_nothing_to_compare():
 def test_fewer_than_two_visible_blocks_have_no_scores(start, seen):
     options = {"start": start, "block_length": 12, "progress": False, "visible_only": True}
     found = profile(shared("Gemma3"), tokens(), **options)
-    assert found.visible_blocks.tolist() == [[seen, seen, 3]] * 2
+    assert found.visible_blocks.values.tolist() == [[seen, seen, 3]] * 2
     for name in ("positional", "symbolic"):
-        assert getattr(found, name)[:, :2].isnan().all()
-        assert getattr(found, name)[:, 2].isfinite().all()
-    assert found.entropy.isfinite().all()
-    assert len(found.frame()) == 2 * 3 * 4
-    assert {layer for layer, _ in found.top(4, "symbolic")} == {2}
+        assert found[name][:, :2].isnull().all()
+        assert found[name][:, 2].notnull().all()
+    assert found.entropy.notnull().all()
+    assert len(tabulate_heads(found)) == 3 * 4
+    assert {layer for layer, _ in top_heads(found, 4, "symbolic", flat=True)} == {2}
 
 
 def test_prompts_of_several_lengths_have_counts_of_their_own():
@@ -95,7 +98,7 @@ def test_prompts_of_several_lengths_have_counts_of_their_own():
     mask[0, :20] = 0
     with pytest.warns(HiddenBlocksWarning, match="in layers 0, 1: 3 of 5 to 3 of 10"):
         found = profile(shared("Gemma3"), together, mask, **CUT | {"start": 0, "block_length": 4})
-    assert found.visible_blocks.tolist() == [[3, 3, 5], [3, 3, 10]]
+    assert found.visible_blocks.values.tolist() == [[3, 3, 5], [3, 3, 10]]
 
 
 def test_blocks_that_are_seen_here_and_there_are_not_cut_out():
@@ -122,7 +125,7 @@ def test_hidden_blocks_in_words(visible, blocks, said):
 def test_prompts_beyond_the_positions_of_the_model_are_warned_of(tokens_there, beyond):
     model, ids = build("Llama", max_position_embeddings=44), tokens(2, tokens_there)
     if not beyond:
-        assert profile(model, ids, **CUT).tokens_beyond.tolist() == [0, 0]
+        assert profile(model, ids, **CUT).tokens_beyond.values.tolist() == [0, 0]
         return
     with pytest.warns(LongPromptWarning) as caught:
         found = profile(model, ids, **CUT)
@@ -130,7 +133,7 @@ def test_prompts_beyond_the_positions_of_the_model_are_warned_of(tokens_there, b
         "2 of 2 prompts are longer than the model's max_position_embeddings, by up to 1 token: at such positions the "
         "model was not trained; pass shorter prompts"
     ]
-    assert found.tokens_beyond.tolist() == [1, 1]
+    assert found.tokens_beyond.values.tolist() == [1, 1]
 
 
 def test_long_prompts_in_words():
@@ -139,4 +142,4 @@ def test_long_prompts_in_words():
         "1 of 2 prompts is longer than the model's max_position_embeddings, by up to 1,200 tokens"
     )
     # Angles that are scaled with the prompt are made for longer ones.
-    assert profile(build("Llama dynamic"), tokens(), **CUT).tokens_beyond.tolist() == [0, 0]
+    assert profile(build("Llama dynamic"), tokens(), **CUT).tokens_beyond.values.tolist() == [0, 0]

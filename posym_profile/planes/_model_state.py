@@ -1,0 +1,58 @@
+"""Tell whether a model is still what it was: its tensors, configuration, hooks and replaced forward functions."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
+
+from posym_core._checks import is_fake
+
+PLAIN = (bool, int, float, str)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelState:
+    """What a model was made of, without keeping any of it alive.
+
+    Attributes:
+        parts: tensors and functions that must still be these very ones.
+        marks: versions and places of tensors, numbers and settings that must be equal.
+    """
+
+    parts: Sequence[weakref.ref[Any]]
+    marks: Sequence[Any]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ModelState) or len(self.parts) != len(other.parts) or self.marks != other.marks:
+            return False
+        return all((part := a()) is not None and part is b() for a, b in zip(self.parts, other.parts, strict=True))
+
+
+def describe_state(model: nn.Module) -> ModelState | None:
+    """Describe a model's state; None where a change could not be seen, as of tensors without versions."""
+    tensors = [x for module in model.modules() for x in _list_tensors(module)]
+    modes = _len_torch_dispatch_stack() + _len_torch_function_stack()
+    if modes or any(x.is_inference() or is_fake(x) for x in tensors):
+        return None
+    settings = repr(vars(model.config)) if hasattr(model, "config") else ""
+    marks = [(x._version, x.data_ptr(), x.dtype, x.device) for x in tensors]
+    forwards = [forward for module in model.modules() if (forward := vars(module).get("forward")) is not None]
+    hooks = [(*module._forward_pre_hooks, *module._forward_hooks) for module in model.modules()]
+    numbers = [_list_numbers(module) for module in model.modules() if module._buffers]
+    parts = [weakref.ref(x) for x in (*tensors, *forwards)]
+    return ModelState(parts=parts, marks=[settings, marks, hooks, numbers])
+
+
+def _list_tensors(module: nn.Module) -> Iterator[Tensor]:
+    """Yield a module's parameters, buffers and plain tensors, without those of its parts."""
+    for held in (module._parameters, module._buffers, vars(module)):
+        yield from (x for x in held.values() if isinstance(x, Tensor))
+
+
+def _list_numbers(module: nn.Module) -> dict[str, Any]:
+    return {name: x for name, x in vars(module).items() if isinstance(x, PLAIN)}
