@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from posym_companion import theory
@@ -105,6 +106,7 @@ def smallest_betas() -> Picture:
         x_label="tokens",
         y_label="smallest β",
     )
+    plt.close(drawing)
     return Picture(
         drawing,
         caption="One plane needs a β thousands of times that of two planes, and with eight planes Index does not need "
