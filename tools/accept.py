@@ -137,7 +137,7 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
         measured: what was measured of a claim, see ``posym_companion.ledger.rows``.
         names: of claims.
     """
-    from posym_companion.claims import load_claim, read_entries
+    from posym_companion.old_claims import load_claim, read_entries
     from posym_companion.ledger import rows
 
     lock: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from docutils import nodes
 from reads import PACKAGES, ROOT
 from sphinx.util.docutils import SphinxRole
 
-from posym_companion.claims import read_entries
+from posym_companion.old_claims import read_entries
 
 
 def source_address(repository: str, branch: str, root: Path, info: dict[str, str]) -> str | None:

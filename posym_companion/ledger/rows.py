@@ -9,7 +9,7 @@ from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
-from posym_companion.claims import list_claim_ids, load_claim
+from posym_companion.old_claims import list_claim_ids, load_claim
 from posym_companion.results import MissingResultError
 from posym_companion.verdicts import (
     UNDECIDED,

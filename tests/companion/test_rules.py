@@ -10,7 +10,7 @@ import typing
 import pytest
 
 from posym_companion import verdicts
-from posym_companion.claims import load_claim, read_entries
+from posym_companion.old_claims import load_claim, read_entries
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
 from posym_companion.verdicts import Fixed, Numbers, seed_range
 from posym_core.metrics._stats import Estimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from posym_companion.claims import load_claim
+from posym_companion.old_claims import load_claim
 from posym_companion.results import MissingResultError
 from posym_companion.several_hops.multihop import SEEDS
 

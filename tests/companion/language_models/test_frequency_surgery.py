@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posym_companion import judging
-from posym_companion.claims import load_claim
+from posym_companion.old_claims import load_claim
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery
 from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses

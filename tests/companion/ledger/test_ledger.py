@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
-from posym_companion.claims import list_claim_ids, load_claim, read_entries
+from posym_companion.old_claims import list_claim_ids, load_claim, read_entries
 from posym_companion.language_models.binding_profile import full_size, random_weight_settings
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import VERDICTS, ledger

@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 from execute import read
 
 from posym_companion import results
-from posym_companion.claims import read_entries
+from posym_companion.old_claims import read_entries
 from posym_companion.ledger import draw_wall, ledger, verdict_list
 from posym_companion.ledger import rows as ledger_rows
 

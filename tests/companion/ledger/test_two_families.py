@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from posym_companion.claims import load_claim, read_entries
+from posym_companion.old_claims import load_claim, read_entries
 from posym_companion.ledger.rows import make_row
 from posym_companion.results import MissingResultError
 from posym_companion.verdicts import (

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.claims import load_claim
+from posym_companion.old_claims import load_claim
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.hop_prompts import HopPrompts
 from posym_companion.several_hops.hop_questions import HOP_TASKS, LENGTHS

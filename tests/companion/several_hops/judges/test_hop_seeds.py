@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posym_companion.claims import load_claim
+from posym_companion.old_claims import load_claim
 from posym_companion.results import load_result
 from posym_companion.several_hops import seed_by_seed
 from posym_companion.several_hops.judges import multihop
