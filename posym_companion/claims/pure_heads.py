@@ -81,8 +81,8 @@ def learned_hop_by_hop(look: Look):
     solved = all(run["test_accuracy"].min() > 0.9 for run in (*number, *letter))
     look.require("every hop is learned to 90%, by every model", solved)
     apart, together = [measure_spread(run) for run in number], [measure_spread(run) for run in letter]
-    words = f"Number {write_range(apart)}, Letter {write_range(together)}"
-    look.headline("training between the first and the last hop", words, paper="Letter's hops together")
+    words = f"{write_range(apart)} of the training apart in Number, {write_range(together)} in Letter"
+    look.headline("first and last hop learned", words, paper="one by one, and together")
     for (case, run), spread in zip(name_seeds(number), apart, strict=True):
         yield part("Number learns hops in the order 1 to 4", case), bool((np.diff(find_steps_learned(run)) > 0).all())
         yield part("Number's hops lie further apart than any Letter's", case), above(spread, max(together))
@@ -231,8 +231,8 @@ def roles(look: Look):
             costs = result["accuracy"] - result["silenced"][-1, 0] if task == "letter" else ()
             for hop, cost in enumerate(costs, 1):
                 yield part("Letter's last layer decides for every hop", f"{case}, {hop} hops"), above(float(cost), 0.5)
-    words = "; ".join(f"{name}: {sum(each)} of {len(each)}" for name, each in counted.items())
-    look.headline("pure heads that do it", words, paper="all")
+    words = ", ".join(f"{name.split()[-1]} {sum(each)} of {len(each)}" for name, each in counted.items())
+    look.headline("pure heads in their role:", words, paper="all")
 
 
 def ask_roles(task: Task, result: Result, kinds: np.ndarray) -> Iterator[tuple[str, int, Outcome]]:
