@@ -150,8 +150,8 @@ def stability(look: Look):
     results = {name: look.load(EncodingOptimisation(encoding=name)) for name in ("rope", *ADDING)}
     rope = results.pop("rope")
     steps = {name: count_grid_steps(rope, other) for name, other in results.items()}
-    words = f"{min(steps.values()):+.1f} to {max(steps.values()):+.1f} notches"
-    look.headline("stable rate of RoPE above that of others", words, paper="more stable")
+    words = f"{min(steps.values()):.1f} to {max(steps.values()):.1f} notches of the grid"
+    look.headline("RoPE's stable rate beside that of others", words, paper="larger")
     apart = any(abs(each) > 1 + 1e-6 for each in steps.values())
     look.require("some stable rate lies more than a notch of the grid from RoPE's", apart)
     for name, other in results.items():
@@ -223,13 +223,11 @@ def encodings_differ(look: Look):
             {name: look.load(find_study(task, setup)) for name, setup in setups.items()}
             for task in ("distance", "count")
         )
-        means |= {
-            name: [each[name]["accuracy"].mean() for each in (distance, count)] for name in ("rope", "mla", "nope")
-        }
+        means |= {name: count[name]["accuracy"].mean() for name in ("rope", "mla", "nope")}
         for statement, holds in check_orders(distance, count).items():
             yield part(statement, case), holds
-    words = ", ".join(f"{name} {a:.2f} / {b:.2f}" for name, (a, b) in means.items())
-    look.headline("accuracy A / B, all else equal", words, paper="rope .93 / .69, mla .88 / .97, nope fails / .78")
+    words = "RoPE {rope:.2f}, MLA {mla:.2f}, NoPE {nope:.2f}".format_map(means)
+    look.headline("Count, all else equal:", words, paper=".69, .97, .78")
     dropped, undropped = (look.load(long_size("count", "rope", size=size)) for size in ("long", "undropped"))
     right = " and ".join(f"{one['accuracy'].mean():.2f}" for one in (dropped, undropped))
     why = f"neither NoPE nor MLA was trained at these lengths; RoPE is right in {right} with and without dropout"
@@ -311,7 +309,7 @@ def position_is_deposited(look: Look):
 )
 def timing_mitigates(look: Look):
     """Do the costliest head and the next lie closer together where rotation begins in a later layer?"""
-    look.headline("models that rotate from a later layer on", "none was trained")
+    look.headline("models that rotate from a later layer on:", "none was trained")
     yield part("the next head costs more than a third"), untold("all models that were trained rotate in every layer")
 
 

@@ -39,10 +39,11 @@ ROUNDING = 1e-12
 
 def count_wrong(head: HopHead, length: int) -> int:
     """Return how many valid last tokens of all sequences a head gets wrong."""
-    tokens = list_sequences(head.task, length)
-    tokens = tokens[is_valid(tokens, head.task)[:, -1]]
-    follow = apply_index if isinstance(head.task, NumberTask) else apply_retrieval
-    return int((~is_hop_right(head, tokens, follow(tokens, head.task))[:, -1]).sum())
+    task = head.task
+    tokens = list_sequences(task, length)
+    tokens = tokens[is_valid(tokens, task)[:, -1]]
+    expected = apply_index(tokens, task) if isinstance(task, NumberTask) else apply_retrieval(tokens, task)
+    return int((~is_hop_right(head, tokens, expected)[:, -1]).sum())
 
 
 def list_constructed_heads(length: int = 4) -> list[HopHead]:

@@ -15,7 +15,7 @@ import torch
 
 from posym_companion.claims import U26, Look, Outcome, above, below, claim, part, told, untold
 from posym_companion.results import MissingResultError, Result
-from posym_companion.several_hops.hop_kinds import GAMMA, SETS
+from posym_companion.several_hops.hop_kinds import GAMMA, SCORES, SETS
 from posym_companion.several_hops.hop_variants import HopVariant
 from posym_companion.several_hops.multihop import SEEDS
 from posym_core.metrics import Estimate, classify_purity, mean_interval
@@ -96,8 +96,8 @@ def learned_hop_by_hop(look: Look):
 
 def classify_heads(run: Result) -> np.ndarray:
     """Return 1 for pure positional heads, -1 for pure symbolic ones, else 0, ``[checkpoint, layer, head]``."""
-    scores = (torch.from_numpy(np.nanmean(run[name], axis=(1, 2))) for name in ("positional", "symbolic"))
-    return classify_purity(*scores, GAMMA).numpy()
+    positional, symbolic = (torch.from_numpy(np.nanmean(run[name], axis=(1, 2))) for name in SCORES)
+    return classify_purity(positional, symbolic, GAMMA).numpy()
 
 
 def find_best_checkpoint(run: Result) -> int:
@@ -312,13 +312,13 @@ def load_removals(look: Look) -> dict[Task, list[Result]]:
 
 
 # Small models, trained with planes that forbid one kind of head: the part, the task, the change, whether it is solved.
-FORBIDDEN = (
+FORBIDDEN: tuple[tuple[str, Task, str, bool], ...] = (
     ("Number fails without rotation", "number", "nope", False),
     ("Number fails with slow planes only", "number", "slow", False),
     ("Letter is solved without rotation", "letter", "nope", True),
     ("Letter fails with fast planes only", "letter", "fast", False),
 )
-NEEDS = (
+NEEDS: tuple[tuple[str, Task, int, bool], ...] = (
     ("Number needs its positional heads", "number", POSITIONAL, True),
     ("Number needs its symbolic heads", "number", SYMBOLIC, True),
     ("Letter needs its symbolic heads", "letter", SYMBOLIC, True),

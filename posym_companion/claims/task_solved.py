@@ -66,11 +66,6 @@ def list_questions(results: Mapping[str, Result], *asked: str) -> Iterator[tuple
                 yield question, name, result, kind
 
 
-def load_untrained(look: Look, kept: str = "") -> Result:
-    """Return what as many untrained models give on the same prompts, in three draws."""
-    return look.load(RandomSolvers(kept=kept) if kept else RandomSolvers())
-
-
 def find_scores_at_birth(untrained: Result, result: Result, kind: int) -> np.ndarray:
     """Return ``[draw, seed, layer, head, score]`` of a setting before training, on one kind of question."""
     return untrained[result.name.partition("/")[2]][:, :, kind].astype(float)
@@ -117,7 +112,7 @@ def compare_halves(heads: np.ndarray) -> np.ndarray:
 )
 def layer_trend(look: Look):
     """Is the first half of the layers more positional than the other and less symbolic, and more so than untrained?"""
-    untrained, held = load_untrained(look), {}
+    untrained, held = look.load(RandomSolvers()), {}
     for question, name, result, kind in list_questions(load_deep(look), "binding", "index"):
         drawn = find_scores_at_birth(untrained, result, kind)
         for trend, place, compare, farthest in TRENDS:
@@ -130,7 +125,8 @@ def layer_trend(look: Look):
             if met.held:
                 more = part(f"{question}: {trend}, more than with random weights", name, asks="control")
                 yield more, compare(shift(found, most), 0)
-    look.headline("kinds of model", "; ".join(f"{name} {count(each)}" for name, each in held.items()))
+    words = ", ".join(f"{name.split(':')[0]} {count(each)}" for name, each in held.items() if "late" in name)
+    look.headline("late layers are symbolic for", f"{words} kinds of model")
 
 
 # Scores over heads
@@ -155,7 +151,7 @@ def correlate(rows: np.ndarray) -> np.ndarray:
 )
 def anticorrelation(look: Look):
     """Is Pearson's r over the heads of all seeds below zero, below the null model's, and below random weights'?"""
-    untrained, found = load_untrained(look), {}
+    untrained, found = look.load(RandomSolvers()), {}
     for question, name, result, kind in list_questions(load_deep(look), "binding", "index"):
         r = over_seeds(correlate, result["scores"][:, kind, ..., :2].astype(float))
         null = float(correlate(result["null_scores"][None, :, kind].astype(float))[0])
@@ -191,7 +187,7 @@ def correlate_ranks(rows: np.ndarray) -> np.ndarray:
 )
 def all_heads(look: Look):
     """Is the rank correlation of s_POS - s_SYM with the mean log angle used above zero, .5, and random weights'?"""
-    untrained, found = load_untrained(look, "planes"), []
+    untrained, found = look.load(RandomSolvers(kept="planes")), []
     for question, name, result, kind in list_questions(load_deep(look)):
         if (result["angles"] <= 0).any() or "+" in result.settings["band"]:
             continue  # not all planes rotate
@@ -326,7 +322,9 @@ def frequency_beyond_one_layer(look: Look):
         met = above(accuracy, SOLVED) if solved else below(accuracy, 0.5)
         held.setdefault(name, []).append(bool(met.held))
         yield part(name, shape), met
-    look.headline("sizes of model", "; ".join(f"{name} {count(each)}" for name, each in held.items()))
+    index, binding = (count(held[BANDS_DECIDE[place][0]]) for place in (1, 3))
+    words = f"index fails at {index} sizes, binding is solved at {binding}"
+    look.headline("with slow planes alone", words, paper="index fails, binding is solved")
 
 
 # What scores predict
