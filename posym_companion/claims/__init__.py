@@ -207,8 +207,7 @@ def grade(asked: Iterable[tuple[Part, Outcome]], *, theorem: bool = False) -> st
 
 
 def combine(grades: Iterable[str], *, all_models: bool) -> str:
-    """Return the grade of a claim: of the first model that can tell, or that told ones disagree on what all must be."""
-    decided = [one for one in grades if one != "undecided"]
-    if all_models and len({one in POSITIVE for one in decided}) > 1:
-        return "depends on the model"
-    return decided[0] if decided else "undecided"
+    """Return the grade of a claim: of the first model, unless all must agree and some that can tell do not."""
+    first, *others = grades
+    decided = [one for one in (first, *others) if one != "undecided"]
+    return "depends on the model" if all_models and len({one in POSITIVE for one in decided}) > 1 else first
