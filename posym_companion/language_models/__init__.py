@@ -1,8 +1,6 @@
 """Heads of language models as they are: what is run, and what only it needs. What judges it is in ``judges``."""
 
 from posym_companion.language_models.judges.binding_profile import binding_results, score_correlation
-from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
-from posym_companion.language_models.judges.origins import by_thirds, origins_result, part_share
 from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_with_random_weights, turning_angle
 from posym_companion.language_models.judges.random_weights import (
     correlation_with_random_weights,
@@ -11,14 +9,10 @@ from posym_companion.language_models.judges.random_weights import (
 
 __all__ = [
     "binding_results",
-    "by_thirds",
     "correlation_with_random_weights",
     "keeps_the_law",
     "law_with_random_weights",
     "layer_trend_with_random_weights",
-    "origins_result",
-    "part_share",
     "score_correlation",
-    "thirds_by_doubt",
     "turning_angle",
 ]
