@@ -11,7 +11,17 @@ import numpy as np
 from posym_companion.claims import OWN, Look, Outcome, above, below, claim, part, told, untold
 from posym_companion.experiments import SECOND
 from posym_companion.language_models.origin_patching import RUNS, OriginPatching
-from posym_companion.language_models.origins import ATTRIBUTE, BEHIND, DRAWS, NAME, PROSE, WORDINGS, Origins, full_size
+from posym_companion.language_models.origins import (
+    ATTRIBUTE,
+    BEHIND,
+    DRAWS,
+    LEAD,
+    NAME,
+    PROSE,
+    WORDINGS,
+    Origins,
+    full_size,
+)
 from posym_companion.results import Result
 from posym_companion.score_statistics import divide_sums
 from posym_companion.solvers import reader_heads
@@ -32,6 +42,7 @@ HARDER: Mapping[str, tuple[str, dict[str, Any]]] = {
     "without the first four facts": (f"{BLOCK}, behind {BEHIND}", {}),
     "with a verb for each fact": (BLOCK, {"vary_frame": True}),
     "without the mark of beginning": (BLOCK, {"beginning": False}),
+    "behind eight facts of the same frame": (BLOCK, {"lead": LEAD}),
 }
 
 
@@ -73,7 +84,7 @@ def over_heads(x: np.ndarray) -> Estimate:
     chapter=CHAPTER,
     fixed="after a look",
     history="The first rule (after a look) was without harder lists and gave *partly*; it asked whole lists of one "
-    "frame behind a mark of beginning alone.",
+    "frame behind a mark of beginning alone. What stands in front of the facts was a row of its own (C-2).",
 )
 def symbolic_part_is_origin(look: Look):
     """Is origin more than half of the symbolic part for whole facts, at the tokens that differ, and on harder lists?"""
