@@ -21,7 +21,6 @@ U26 = "Positional versus Symbolic Attention Heads"
 G26 = "Deconstructing Positional Information"
 OWN = "This book"
 
-Asks = Literal["direction", "size", "control"]
 GRADES: Mapping[str, str] = {
     "proved": "a proof, in which nobody who looked found a counter-example",
     "holds": "direction and size are as the paper says, beyond the control",
@@ -45,12 +44,12 @@ class Outcome:
 
 
 def told(held: Any, text: str = "") -> Outcome:
-    """Return a test of which the outcome is known, with what is to be said where it fails."""
+    """Return an outcome that is known, with what is to be said where it fails."""
     return Outcome(bool(held), text)
 
 
 def untold(why: str) -> Outcome:
-    """Return a test that cannot be told, and why."""
+    """Return that it cannot be told, and why."""
     return Outcome(None, why)
 
 
@@ -74,22 +73,20 @@ def _compare(value: Any, compare: Callable[[float, float], bool], asked: str, ed
 
 @dataclass(frozen=True)
 class Part:
-    """What a test is of: a part of the claim, in one of its cases, see :func:`part`."""
+    """A part of a claim in one of its cases.
 
-    name: str
-    case: str = ""
-    asks: Asks = "direction"
-    all_agree: bool = False
-
-
-def part(name: str, case: str = "", *, asks: Asks = "direction", all_agree: bool = False) -> Part:
-    """Return a part of a claim in one case.
-
-    Args:
+    Attributes:
         asks: what the sentence says (direction), how much of it (size), or whether something else gives it (control).
         all_agree: whether cases that disagree make the claim depend on the model, in place of a vote.
     """
-    return Part(name, case, asks, all_agree)
+
+    name: str
+    case: str = ""
+    asks: Literal["direction", "size", "control"] = "direction"
+    all_agree: bool = False
+
+
+part = Part  # reads as a verb where a claim yields one
 
 
 class UndecidedError(Exception):
@@ -113,15 +110,6 @@ class Look:
         self.record(result)
         return result
 
-    def load_stored(self, settings: Iterable[Any], *, least: int = 0) -> list[Result]:
-        """Return those of some results that are there, ``least`` at least, and keep them as evidence."""
-        from posym_companion.results import load_stored_results
-
-        names = [one if isinstance(one, str) else one.name for one in settings]
-        results = load_stored_results(names, self.folder, least=least)
-        self.record(*results)
-        return results
-
     def record(self, *results: Result) -> None:
         """Keep results as evidence that were loaded otherwise."""
         self.evidence |= {one.name: one.provenance["checksum"][:12] for one in results}
@@ -140,15 +128,9 @@ class Look:
         self.said = re.sub(r"(?<![\d.])0\.(?=\d)", ".", text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A sentence, where it stands, and the function that asks whether it holds.
-
-    Attributes:
-        models: that are asked one by one, the nearest to the paper's first; or what was measured, in words.
-        all_models: whether the sentence is about all models, so that it depends on the model where these disagree.
-        proof: where it is proved, for a theorem.
-    """
+@dataclass(kw_only=True)
+class Sentence:
+    """What is claimed, by whom and where; ``proof`` is where it is proved, for a theorem."""
 
     id: str
     short: str
@@ -157,11 +139,22 @@ class Claim:
     quote: str
     chapter: str
     fixed: Literal["before the run", "after a look"]
+    history: str = ""
+    proof: str = ""
+
+
+@dataclass(kw_only=True)
+class Claim(Sentence):
+    """A sentence with the function that asks whether it holds.
+
+    Attributes:
+        models: that are asked one by one, the nearest to the paper's first; or what was measured, in words.
+        all_models: whether the sentence is about all models, so that it depends on the model where these disagree.
+    """
+
     ask: Callable[[Look], Iterator[tuple[Part, Any]]]
     models: tuple[str, ...] = ("",)
     all_models: bool = False
-    history: str = ""
-    proof: str = ""
 
 
 CLAIMS: dict[str, Claim] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from posym_companion.claims import U25, Look, above, below, claim, part, told
-from posym_companion.claims.language_model import RESAMPLES, load_beside_random, load_profiles, shift, write_range
+from posym_companion.claims.language_model import DRAWN, RESAMPLES, load_beside_random, load_profiles, shift, write_range
 from posym_companion.experiments import SECOND, TAUGHT
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, random_weight_settings
 from posym_companion.language_models.plane_profile import full_size
@@ -40,7 +40,7 @@ def measure_lean(result: Result, bands: int) -> np.ndarray:
 
 def average_layers(x: np.ndarray, band: int) -> Estimate:
     """Return the mean of one band over layers, with its interval."""
-    return statistic_interval(lambda y: y[..., band].mean((1, 2)), x, draws=2000, vectorized=True)
+    return statistic_interval(lambda y: y[..., band].mean((1, 2)), x, draws=DRAWN, vectorized=True)
 
 
 @claim(
@@ -213,6 +213,6 @@ def all_heads(look: Look) -> Iterator:
     for case, own, drawn in load_beside_random(look):
         r, *others = (correlate_use(one, draws) for one, draws in ((own, RESAMPLES), *((x, 2) for x in drawn)))
         found, drawn_too = [*found, r.value], [*drawn_too, *(one.value for one in others)]
-        highest = max(one.value for one in others)
+        highest = float(np.max([one.value for one in others]))  # undefined if one is
         yield part("more than with random weights", case, asks="control"), above(shift(r, highest), 0)
     look.headline("rank correlation", write_range(found), control=f"random weights {write_range(drawn_too)}")

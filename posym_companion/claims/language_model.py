@@ -13,7 +13,7 @@ from posym_companion.experiments import SECOND, TAUGHT
 from posym_companion.language_models.binding_profile import FACTS, plain_settings
 from posym_companion.language_models.random_weights import DRAWS, WORDINGS, RandomWeights
 from posym_companion.language_models.random_weights import FACTS as DRAWN_FACTS
-from posym_companion.results import Result, list_results
+from posym_companion.results import Result, list_results, load_result
 from posym_core.metrics import Estimate, contrast_layers, correlate_heads, find_local_layers, measure_layer_trend
 from posym_profile.language_models import PACKAGED
 
@@ -21,6 +21,7 @@ CHAPTER = "language_model/language_model"
 MODELS = (PACKAGED, SECOND, TAUGHT)
 # Of the bootstrap; beside random weights an interval decides, not its third digit.
 RESAMPLES = 500
+DRAWN = 2000
 SCORES = ("positional", "symbolic")
 
 
@@ -79,19 +80,19 @@ def early_positional_late_symbolic(look: Look) -> Iterator:
     for case, result in load_profiles(look).items():
         scores = [result[name].astype(float) for name in SCORES]
         every, local = np.arange(scores[0].shape[1]), find_local_layers(result["plane_angle"])
-        positional, symbolic = (measure_layer_trend(x, every).difference for x in scores)
+        positional, symbolic = (measure_layer_trend(x, every, draws=DRAWN).difference for x in scores)
         gaps.append(positional.value)
         yield part("early layers are positional", case), above(positional, 0)
         yield part("late layers are symbolic", case), below(symbolic, 0)
         size = told(positional.high >= 0.27, f"{positional}, .27 asked of its upper end")
         yield part("the difference of s_POS is the paper's", case, asks="size"), size
-        positional, symbolic = (measure_layer_trend(x, local).difference for x in scores)
+        positional, symbolic = (measure_layer_trend(x, local, draws=DRAWN).difference for x in scores)
         yield part("early local layers are positional", case, asks="control"), above(positional, 0)
         yield part("late local layers are symbolic", case, asks="control"), below(symbolic, 0)
     for case, _, drawn in load_beside_random(look):
         for draw, result in enumerate(drawn):
             every = np.arange(result["positional"].shape[2])
-            trends = (measure_layer_trend(result[name][0].astype(float), every) for name in SCORES)
+            trends = (measure_layer_trend(result[name][0].astype(float), every, draws=DRAWN) for name in SCORES)
             positional, symbolic = (trend.difference for trend in trends)
             has = positional.low > 0 and symbolic.high < 0
             yield part("random weights have no such trend", f"{case}, draw {draw}", asks="control"), not has
@@ -122,7 +123,7 @@ def scores_exclude_each_other(look: Look) -> Iterator:
     """
     found, drawn_too = [], []
     for case, result in load_profiles(look).items():
-        r = correlate_heads(result["positional"], result["symbolic"])
+        r = correlate_heads(result["positional"], result["symbolic"], draws=DRAWN)
         null = correlate_heads(result["null_positional"], result["null_symbolic"], draws=2).value
         yield part("r is negative", case), below(r, 0)
         yield (
@@ -133,7 +134,7 @@ def scores_exclude_each_other(look: Look) -> Iterator:
     for case, own, drawn in load_beside_random(look):
         r, *others = (correlate(one, draws) for one, draws in ((own, RESAMPLES), *((x, 2) for x in drawn)))
         found, drawn_too = [*found, r.value], [*drawn_too, *(one.value for one in others)]
-        lowest = min(one.value for one in others)
+        lowest = float(np.min([one.value for one in others]))  # undefined if one is
         yield part("r is below that of random weights", case, asks="control"), below(shift(r, lowest), 0)
     look.headline("r", write_range(found), paper="-0.91", control=f"random weights {write_range(drawn_too)}")
 
@@ -163,14 +164,15 @@ def across_families(look: Look) -> Iterator:
     """
     seen = set()
     for name in list_results("binding_profile", folder=look.folder):
-        model = name.partition("/")[2].partition("_")[0]
-        family = next((one for one, form in FAMILIES.items() if re.match(form, model, re.IGNORECASE)), None)
+        result = load_result(name, folder=look.folder)
+        model = str(result.settings.get("model", ""))
+        family = next((one for one, form in FAMILIES.items() if re.search(form, model, re.IGNORECASE)), None)
         if family is None:
             continue
-        result = look.load(name)
+        look.record(result)
         seen.add(family)
         positional, symbolic = (contrast_layers(result[one]).difference for one in SCORES)
-        yield part("r is negative", name), below(correlate_heads(result["positional"], result["symbolic"]), 0)
+        yield part("r is negative", name), below(correlate_heads(result["positional"], result["symbolic"], draws=DRAWN), 0)
         yield part("early layers are positional", name), above(positional, 0)
         yield part("late layers are symbolic", name), below(symbolic, 0)
     look.require("every family is profiled, of which no weights come with this project", seen == set(FAMILIES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import pkgutil
 import re
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from posym_companion.claims import (
     Claim,
     Look,
     Outcome,
+    Sentence,
     UndecidedError,
     combine,
     grade,
@@ -61,28 +63,20 @@ class Answer:
 
 
 @dataclass(kw_only=True)
-class Row:
-    """A claim with its grade; see :class:`posym_companion.claims.Claim` for what is not of the answers."""
+class Row(Sentence):
+    """A sentence with what was asked, the grade, and what each model says."""
 
-    id: str
-    short: str
     grade: str
-    paper: str
-    at: str
-    quote: str
     asks: str
-    chapter: str
-    fixed: str
-    history: str = ""
-    proof: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
 
     @property
     def headline(self) -> str:
-        """Return the decisive number of the first model that has one, or why there is none."""
-        each = [*self.answers.values()]
-        first = next((one for one in each if one.grade != "undecided"), each[0])
-        return first.headline or first.why
+        """Return the decisive number, or why there is none, and what others say if it depends on the model."""
+        first, *others = self.answers.items()
+        said = first[1].headline or first[1].why
+        beside = (f"; {one.grade} in {model}" for model, one in others if self.grade == "depends on the model")
+        return said + "".join(beside)
 
 
 def sort_claims(claims: Mapping[str, Any]) -> list[str]:
@@ -124,8 +118,8 @@ def ask(claim: Claim, look: Look) -> Answer:
 
 
 def _count(found: Asked, case: str, outcome: Outcome) -> None:
-    if outcome.number is not None:
-        each = outcome.number if isinstance(outcome.number, tuple) else (outcome.number,)
+    each = outcome.number if isinstance(outcome.number, tuple) else (outcome.number,)
+    if None not in each and all(map(math.isfinite, each)):
         short = [float(f"{x:.{DIGITS}g}") + 0.0 for x in each]
         found.numbers[case] = short if len(short) > 1 else short[0]
     if outcome.held is None:
@@ -141,7 +135,7 @@ def judge(claim: Claim, folder: Path | str | None = None) -> Row:
     place = None if folder is None else Path(folder)
     answers = {model: ask(claim, Look(place, model)) for model in claim.models}
     given = combine((one.grade for one in answers.values()), all_models=claim.all_models)
-    same = {x.name: getattr(claim, x.name) for x in fields(Row) if x.name not in ("grade", "asks", "answers")}
+    same = {x.name: getattr(claim, x.name) for x in fields(Sentence)}
     asks = " ".join((claim.ask.__doc__ or "").split())
     return Row(grade=given, asks=asks, answers=answers, **same)
 
@@ -155,7 +149,7 @@ def judge_all(*ids: str, folder: Path | str | None = None) -> list[Row]:
 def read_rows(*ids: str) -> list[Row]:
     """Return rows as they are stored, all by default; an unknown id raises KeyError."""
     stored = json.loads(STORED.read_text(encoding="utf-8"))
-    return [_make_row(stored[name]) for name in _known(ids, stored)]
+    return [make_row(stored[name]) for name in _known(ids, stored)]
 
 
 def _known(ids: tuple[str, ...], known: Mapping[str, Any]) -> list[str]:
@@ -164,7 +158,8 @@ def _known(ids: tuple[str, ...], known: Mapping[str, Any]) -> list[str]:
     return [*(ids or known)]
 
 
-def _make_row(stored: dict[str, Any]) -> Row:
+def make_row(stored: Mapping[str, Any]) -> Row:
+    """Return a row from what is stored of it."""
     answers = {
         model: Answer(**{**each, "parts": [Asked(**one) for one in each["parts"]]})
         for model, each in stored["answers"].items()
