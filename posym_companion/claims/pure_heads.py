@@ -287,14 +287,17 @@ def ask_need(result: Result, kind: int, *, needed: bool = True) -> Outcome:
 
 
 def ask_controls(result: Result, kind: int) -> Iterator[tuple[str, Outcome]]:
-    """Yield, where a kind is needed, whether it is more so than as many random or neighbouring layers."""
+    """Yield whether a kind of layers is needed more than as many random layers, and as much as any neighbours.
+
+    Neither can be told where all layers are of the kind.
+    """
     chosen, (random, neighbours) = SETS.index(KINDS[kind]), find_controls(result, kind)
     right = weigh_hops(result) * result["right"][0]
-    yield "more than as many random layers", above(mean_interval(right[random].mean(0) - right[chosen]), 0)
-    second = float(np.sort(right[neighbours].mean(1))[min(1, len(neighbours) - 1)])
-    without = float(right[chosen].mean())
-    words = f"{without:.2f}, and {second:.2f} without the second worst run of neighbours"
-    yield "as much as the worst neighbouring layers", told(without <= second, words)
+    without, others = float(right[chosen].mean()), np.sort(right[neighbours].mean(1))
+    alike = untold("all layers are of this kind") if len(neighbours) == 1 else None
+    yield "more than as many random layers", alike or above(mean_interval(right[random].mean(0) - right[chosen]), 0)
+    words = f"{without:.2f}, and {others[:2][-1]:.2f} without the second worst run of neighbours"
+    yield "as much as the worst neighbouring layers", alike or told(without <= others[:2][-1], words)
 
 
 def load_removals(look: Look) -> dict[Task, list[Result]]:

@@ -279,6 +279,13 @@ def test_any_few_layers_are_told_from_a_kind(tmp_path):
     assert both.grade == "not attributable"
 
 
+def test_all_layers_of_one_kind_have_no_control(tmp_path):
+    answer = judge_removals(tmp_path, kinds={**MIXED, "letter": [SYMBOLIC] * LAYERS})
+    controls = [one for one in answer.parts if one.asks == "control" and one.name.startswith("Letter")]
+    assert [(one.told, len(one.untold)) for one in controls] == [(0, 5)] * 2
+    assert find_missed(answer) == []
+
+
 def test_controls_have_as_many_layers_as_the_kind(tmp_path):
     invent_removals(tmp_path, BOTH)
     result = pure_heads.load_runs(pure_heads.Look(tmp_path), "hop_kinds", "number")[0]
