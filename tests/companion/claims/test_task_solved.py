@@ -203,7 +203,7 @@ def invent_removal(folder, model, *, levels, whole=1.0, spread=0.0, members=1, q
 def judge_removal(folder, score=0.2, against=0.8, *, copying=None, model="", **options):
     levels = {"other": against, **dict.fromkeys(JUDGED, score)}
     levels |= {} if copying is None else {"copying": copying}
-    for name in list(SOLVERS)[:4] if model in DECODERS else LANGUAGE_MODELS[:1]:
+    for name in list(SOLVERS)[:4] if model in DECODERS else LANGUAGE_MODELS[1:]:
         sizes = {"members": 5, "questions": 2} if model in DECODERS else {}
         invent_removal(folder, name, levels=levels, **sizes, **options)
     return judge_made_up("B-1", folder, model)
@@ -233,7 +233,7 @@ def test_no_answers_or_no_room_tell_nothing(tmp_path):
 
 def test_areas_are_means_over_doublings(tmp_path):
     judge_removal(tmp_path, 0.5, 1.0)
-    result = load_result(HeadRemoval(model=LANGUAGE_MODELS[0]).name, folder=tmp_path)
+    result = load_result(HeadRemoval(model=LANGUAGE_MODELS[1]).name, folder=tmp_path)
     x = np.log2(1 + np.array([0.0, 1, 2, 4, 8]))
     fine = np.interp(np.linspace(0, x[-1], 100_001), x, [1, 0.5, 0.5, 0.5, 0]).mean()
     assert find_area_below(result, "score").mean() == pytest.approx(fine, abs=1e-4)
