@@ -31,6 +31,7 @@ from posym_companion.claims import (
 STORED = Path(__file__).with_name("ledger.lock.json")
 PAPERS = (U25, U26, G26)  # then later papers, and last what is the book's own
 DIGITS = 6
+NAMES = {"gemma-3-270m": "Gemma 3 270M", "smollm2-135m": "SmolLM2 135M", "gemma-3-270m-binds": "Gemma, taught to bind"}
 
 
 @dataclass(kw_only=True)
@@ -75,7 +76,9 @@ class Row(Sentence):
         """Return the decisive number, or why there is none, and what others say if it depends on the model."""
         first, *others = self.answers.items()
         said = first[1].headline or first[1].why
-        beside = (f"; {one.grade} in {model}" for model, one in others if self.grade == "depends on the model")
+        beside = (
+            f"; {one.grade} in {NAMES.get(model, model)}" for model, one in others if self.grade.startswith("depends")
+        )
         return said + "".join(beside)
 
 

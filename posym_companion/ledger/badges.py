@@ -27,7 +27,7 @@ def make_badge(row: Row, ledger: str = "../reference/ledger.html") -> str:
     dot = " •" if row.fixed == "after a look" else ""
     return (
         f'<a class="posym-badge posym-{slug(row.grade)}" href="{ledger}#claim-{row.id.lower()}" '
-        f'title="{escape(f"{row.short}. {row.grade.capitalize()}: {row.headline}.")}">'
+        f'title="{escape(row.short)}">'
         f"{row.id}<span> {row.grade}{dot}</span> <small>{escape(row.headline)}</small></a>"
     )
 
@@ -57,7 +57,7 @@ def write_group(title: str, rows: list[Row]) -> str:
     """Return a paper's claims by grade, each in words with the number that decides it, as HTML."""
     lines = [f"<p><em>{title}</em>, {len(rows)} claims</p><ul>"]
     for grade, count in count_grades(rows).items():
-        lines.append(f'<li><span class="posym-grade posym-{slug(grade)}">{grade}</span> {count}<ul>')
+        lines.append(f'<li><span class="posym-grade posym-{slug(grade)}">{grade}: {count}</span><ul>')
         for row in rows:
             if row.grade == grade:
                 told = escape(f"{row.id}. {row.headline}")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from html import escape
 
 from posym_companion.book import Table, fold
+from posym_companion.catalogue import EXPERIMENTS
 from posym_companion.claims import GRADES
-from posym_companion.claims.rows import Answer, Asked, Row, read_rows
-from posym_companion.experiments import SECOND, TAUGHT
+from posym_companion.claims.rows import NAMES, Answer, Asked, Row, read_rows
+from posym_companion.experiments import SECOND, TAUGHT, load_experiment
 from posym_companion.ledger.badges import count_grades, group_rows, make_badge
+from posym_companion.results import list_results, load_result
 
 # Claims of the first paper that this book asks of decoders that solve the task, by who asks.
 ASKED_AGAIN = {"U25-2": "T-1", "U25-3": "T-2", "U25-6": "T-6", "U25-9": "T-4"}
-NAMES = {"gemma-3-270m": "Gemma 3 270M", SECOND: "SmolLM2 135M", TAUGHT: "Gemma, taught to bind"}
 
 
 class Text:
@@ -92,3 +93,20 @@ def write_missed(part: Asked, most: int = 4) -> str:
     cases = [f"{case}: {why}".strip(": ") for case, why in {**part.missed, **part.untold}.items()]
     more = [f"and {len(cases) - most} more"] if len(cases) > most else []
     return escape("; ".join([*cases[:most], *more]))
+
+
+def show_experiments() -> Table:
+    """Return every experiment with how many of its results are stored, and the hours that these took."""
+    stored, found, table = list_results(), set(), Table("`run …`", "runs", "hours", form=".1f")
+    for name, what in EXPERIMENTS.items():
+        experiment = load_experiment(name)
+        models = [(), (SECOND,), (TAUGHT,)] if experiment.takes_model else [()]
+        own, *others = ([one.name for one in experiment.settings(*model)] for model in models)
+        wanted = dict.fromkeys([*own, *(each for other in others for each in other if each in stored)])
+        results = [load_result(each) for each in wanted if each in stored]
+        found |= {result.name for result in results}
+        hours = sum(result.provenance["seconds"] for result in results) / 3600
+        table.add(f"**{name}**: {what}", f"{len(results)} of {len(wanted)}", hours)
+    if unknown := sorted(set(stored) - found):
+        raise ValueError(f"results of no experiment: {', '.join(unknown)}")
+    return table
