@@ -88,7 +88,7 @@ def _whole(row: Row) -> str:
     fields = [
         ("Sentence", f"{row.quote} ({row.paper}, {row.at})"),
         ("Asked", f"{row.asks} The rule was fixed {row.fixed}. {row.history}"),
-        ("Proved in", row.proof),
+        ("Theorem in", row.proof),
         ("Shown in", row.chapter),
     ]
     for model, answer in row.answers.items():

@@ -33,7 +33,7 @@ ROUNDING = 1e-5
     quote="We provide general definitions of what it means for a head to behave positionally or symbolically, prove "
     "that these are two mutually exclusive behaviors",
     chapter=CHAPTER,
-    proof="where_and_what/exclusion",
+    proof=f"{CHAPTER}#thm-exclusion",
     models=("every square matrix",),
     fixed="before the run",
     history="The search cannot fail where the proof is right: the inequality is an identity with a slack that is a sum "
@@ -90,7 +90,7 @@ def correlate_untrained(look: Look, model: str) -> Iterator[tuple[str, Estimate]
     quote="as summarised in our reading: the negative correlation r = -0.91 is no coincidence but a direct consequence "
     "of Theorem 1: attempting to be high in both results in uniform attention",
     chapter=CHAPTER,
-    proof="where_and_what/exclusion",
+    proof=f"{CHAPTER}#thm-exclusion",
     models=("heads that obey Theorem 1, as all do",),
     fixed="before the run",
     history="Heads that are drawn had an interval in the first run, with the same outcome; a draw is what it is.",

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from posym_companion.claims import U25, Look, above, below, claim, part, told
-from posym_companion.claims.language_model import DRAWN, RESAMPLES, load_beside_random, load_profiles, shift, write_range
+from posym_companion.claims.language_model import (
+    DRAWN,
+    RESAMPLES,
+    load_beside_random,
+    load_profiles,
+    shift,
+    write_range,
+)
 from posym_companion.experiments import SECOND, TAUGHT
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, random_weight_settings
 from posym_companion.language_models.plane_profile import full_size

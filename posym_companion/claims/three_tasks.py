@@ -39,16 +39,14 @@ from posym_companion.theory import (
 )
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
-TASKS = "one_head/three_tasks"
+TASKS, GEOMETRY = "one_head/three_tasks", "one_head/trained_geometry"
 HEADS, LENGTHS = 60, (3, 5, 8)
 # A head is tried this much within a limit that the chapter computes.
 WITHIN = 1.001
 # Scores of two inputs that a head cannot tell apart differ by rounding only.
 ROUNDING = 1e-9
 Head = Callable[[Tensor], Tensor]
-theorem = partial(
-    claim, paper=U25, models=("one-layer attention-only heads",), chapter=TASKS, proof=TASKS, fixed="before the run"
-)
+theorem = partial(claim, paper=U25, models=("one-layer attention-only heads",), chapter=TASKS, fixed="before the run")
 
 
 def random_symbolic(task: IndexTask | PartialInductionTask, seed: int) -> Head:
@@ -110,6 +108,7 @@ def build_retrieval_head(task: RetrievalTask) -> SymbolicRetrievalHead:
     "U25-T2",
     "Theorem 2: a symbolic head cannot do Index",
     at="Theorem 2",
+    proof=f"{TASKS}#thm-symbolic-index",
     quote="as summarised in our reading: no symbolic head does Index, whatever its values and read-out",
 )
 def symbolic_fails_index(look: Look) -> Iterator:
@@ -131,6 +130,7 @@ def symbolic_fails_index(look: Look) -> Iterator:
     "U25-T3",
     "Theorem 3: a positional head with one angle does Index",
     at="Theorem 3",
+    proof=f"{TASKS}#thm-positional-index",
     quote="as summarised in our reading: single-angle RoPE positional heads succeed on Index",
     history="That the smallest strength is exact, and fails below, is this project's own.",
 )
@@ -151,6 +151,7 @@ def positional_does_index(look: Look) -> Iterator:
     "U25-T4",
     "Theorem 4: a positional head cannot do Retrieval",
     at="Theorem 4",
+    proof=f"{TASKS}#thm-positional-retrieval",
     quote="as summarised in our reading: no positional head does Retrieval if values are the identity and the read-out "
     "is a projection",
     history="Read-outs that see more than attributes and the query are not the theorem's; the chapter has one.",
@@ -173,6 +174,7 @@ def positional_fails_retrieval(look: Look) -> Iterator:
     "U25-T5",
     "Theorem 5: a symbolic head without position does Retrieval",
     at="Theorem 5",
+    proof=f"{TASKS}#thm-symbolic-retrieval",
     quote="as summarised in our reading: NoPE symbolic heads succeed on Retrieval",
     history="That the smallest strength is exact, and fails below, is this project's own.",
 )
@@ -193,6 +195,7 @@ def symbolic_does_retrieval(look: Look) -> Iterator:
     "U25-T6",
     "Corollary 1 and Theorem 6: no pure head does Partial induction, but two angles do",
     at="Corollary 1 and Theorem 6",
+    proof=f"{TASKS}#thm-induction-head",
     quote="as summarised in our reading: neither pure positional nor symbolic heads can solve Partial induction; a "
     "dual-angle head with theta_1 = 0 and a moderate theta_2 is required",
 )
@@ -229,6 +232,8 @@ def bends(weight: Tensor, sign: int) -> bool:
     "U25-T7",
     "Theorem 7: attention to the target is U-shaped positional, inverse-U symbolic",
     at="Theorem 7",
+    chapter=GEOMETRY,
+    proof=f"{GEOMETRY}#thm-u",
     quote="as summarised in our reading: the maximum attention weight of the positional head is U-shaped, while that "
     "of a simplified symbolic head is inverse U-shaped",
     history="Both hold while length times angle is at most half a turn, as the chapter asks.",

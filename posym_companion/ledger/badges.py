@@ -60,9 +60,9 @@ def write_group(title: str, rows: list[Row]) -> str:
         lines.append(f'<li><span class="posym-grade posym-{slug(grade)}">{grade}: {count}</span><ul>')
         for row in rows:
             if row.grade == grade:
-                told = escape(f"{row.id}. {row.headline}")
+                number = "" if row.grade == "proved" else f" <small>{escape(row.headline)}</small>"
                 address = f"reference/ledger.html#claim-{row.id.lower()}"
-                lines.append(f'<li><a href="{address}" title="{told}">{row.short}</a></li>')
+                lines.append(f'<li><a href="{address}" title="{row.id}">{escape(row.short)}</a>{number}</li>')
         lines.append("</ul></li>")
     return "".join([*lines, "</ul>"])
 

@@ -42,11 +42,11 @@ def show_at_a_glance(*, own: bool = False) -> Table:
     """Return every claim with its grade, and the same of random weights and other models where these were asked."""
     rows = {row.id: row for row in read_rows()}
     *papers, ours = group_rows(rows.values()).values()
-    table = Table("claim", "", "beyond random weights", "SmolLM2", "Gemma, taught", "trained decoders", align="l")
+    table = Table("claim", "beyond random weights", "SmolLM2", "Gemma, taught", "trained decoders", align="l")
     for row in ours if own else (row for group in papers for row in group):
         again = rows[ASKED_AGAIN[row.id]].grade if row.id in ASKED_AGAIN else ""
         others = (row.answers[model].grade if model in row.answers else "" for model in (SECOND, TAUGHT))
-        table.add(make_badge(row), row.short, count_beyond(next(iter(row.answers.values()))), *others, again)
+        table.add(f"{row.short}<br>{make_badge(row)}", count_beyond(next(iter(row.answers.values()))), *others, again)
     return table
 
 
@@ -63,16 +63,21 @@ def show_rows(title: str) -> Text:
 
 def write_row(row: Row) -> str:
     """Return all of a row behind one line."""
-    proof = f" Proved in [{row.proof.rpartition('/')[2]}](../{row.proof}.ipynb)." if row.proof else ""
-    chapter = row.chapter.rpartition("/")[2].replace("_", " ")
+    theorem, chapter = (name.partition("#")[0] for name in (row.proof, row.chapter))
+    proof = f" The theorem is in [{name_chapter(theorem)}](../{theorem}.ipynb)." if theorem else ""
     parts = [
-        f'<span id="claim-{row.id.lower()}"></span>> {row.quote}\n>\n> *{row.paper}*, {row.at}',
-        f"{row.asks}{proof} Shown in [{chapter}](../{row.chapter}.ipynb).",
+        f'<span id="claim-{row.id.lower()}"></span>\n\n> {row.quote}\n>\n> *{row.paper}*, {row.at}',
+        f"{row.asks}{proof} Shown in [{name_chapter(chapter)}](../{chapter}.ipynb).",
         f"*The rule was fixed {row.fixed}.* {row.history}",
         *(write_answer(model, answer) for model, answer in row.answers.items()),
     ]
     line = f"<strong>{row.id}: {row.grade}.</strong> {row.short}"
     return fold(line, *parts).replace("<details>", '<details class="stay">', 1)
+
+
+def name_chapter(path: str) -> str:
+    """Return what a chapter's file is called, in words."""
+    return path.rpartition("/")[2].replace("_", " ")
 
 
 def write_answer(model: str, answer: Answer) -> str:
