@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from posym_companion.results import Result
 
-U25 = "Decoupling Positional and Symbolic Attention"
+U25 = "Decoupling Positional and Symbolic Attention Behavior in Transformers"
 U26 = "Positional versus Symbolic Attention Heads"
 G26 = "Deconstructing Positional Information"
 OWN = "This book"
