@@ -1,19 +1,20 @@
-"""The companion's commands: run an experiment, and show which claims were reproduced."""
+"""The companion's commands: run an experiment, and show what the papers' claims came to."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import textwrap
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 WIDTH = 100
 
+CONTROL = {"direction": "", "size": " (size)", "control": " (control)"}
+
 if TYPE_CHECKING:
-    from posym_companion.verdicts import Row
+    from posym_companion.claims.rows import Asked, Row
 
 
 def add_commands(commands: Any) -> None:
@@ -35,11 +36,11 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--no-progress", action="store_true", help="no progress bar")
     run.set_defaults(command=_run)
 
-    claims = commands.add_parser("claims", help="the ledger: what was reproduced and what was not")
+    claims = commands.add_parser("claims", help="the ledger: what the papers' claims came to")
     whole = "show all that is known of these claims (default: a line for each claim)"
     claims.add_argument("claims", nargs="*", metavar="ID", help=whole)
     claims.add_argument("--json", action="store_true", help="as JSON, one object a claim")
-    claims.add_argument("--results", help="folder of results (default: this checkout's)")
+    claims.add_argument("--results", help="judge anew by the results in this folder (default: what is stored)")
     claims.set_defaults(command=_claims)
 
 
@@ -64,63 +65,45 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _claims(options: argparse.Namespace) -> None:
-    from posym_companion.ledger.rows import ledger
-    from posym_companion.results import find_results_folder
+    from posym_companion.claims.rows import judge_all, read_rows
 
-    folder = find_results_folder() if options.results is None else Path(options.results)
-    if not folder.is_dir():
-        raise NotADirectoryError(f"there is no folder of results at {folder}; pass --results with another")
-    rows = ledger(*options.claims, folder=folder)
+    if options.results is not None and not Path(options.results).is_dir():
+        raise NotADirectoryError(f"there is no folder of results at {options.results}; pass --results with another")
+    try:
+        rows = judge_all(*options.claims, folder=options.results) if options.results else read_rows(*options.claims)
+    except KeyError as error:
+        raise ValueError(error.args[0]) from None
     if options.json:
-        print(json.dumps([_plain(row) for row in rows], indent=1))
+        print(json.dumps([asdict(row) | {"headline": row.headline} for row in rows], indent=1, ensure_ascii=False))
     elif options.claims:
-        print("\n\n".join(_whole(row) for row in rows))
+        print("\n\n".join(map(_whole, rows)))
     else:
-        print("\n".join(_in_columns((row.id, row.grade, row.short) for row in rows)))
+        width = max(len(row.id) for row in rows)
+        print("\n".join(f"{row.id:{width}}  {row.grade:20}  {row.short}: {row.headline}" for row in rows))
         print("\nposym claims ID shows the whole of a claim.")
 
 
-def _in_columns(table: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows with their cells below each other."""
-    rows = list(table)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
 def _whole(row: Row) -> str:
-    """All that the ledger says of a claim, a paragraph a field; what is empty is left out."""
-    fields = {
-        "Claim": row.claim,
-        "Paper": row.paper,
-        "Here": row.summary,
-        "Rule": row.rule,
-        "Fails in": "; ".join(row.fails_in),
-        "Changes": row.changes,
-        "Numbers": "; ".join(f"{name} {_number(value)}" for name, value in row.ours.items()),
-        "Evidence": ", ".join(row.evidence),
-        "Command": row.command,
-    }
-    paragraphs = [
-        textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=f"{name}: ", subsequent_indent="    ")
-        for name, text in fields.items()
-        if text
+    """Return all that the ledger says of a claim, a paragraph a field; what is empty is left out."""
+    fields = [
+        ("Sentence", f"{row.quote} ({row.paper}, {row.at})"),
+        ("Asked", f"{row.asks} The rule was fixed {row.fixed}. {row.history}"),
+        ("Theorem in", row.proof),
+        ("Shown in", row.chapter),
     ]
-    return "\n".join([f"{row.id}  {row.grade}: {row.short}", *paragraphs])
+    for model, answer in row.answers.items():
+        fields.append((model, f"{answer.grade}. {answer.headline or answer.why}"))
+        fields += [(f"  {part.name}{CONTROL[part.asks]}", _part(part)) for part in answer.parts]
+        fields.append(("  evidence", ", ".join(f"{name} ({digest})" for name, digest in answer.evidence.items())))
+    return "\n".join([f"{row.id}  {row.grade}: {row.short}", *(_filled(*each) for each in fields if each[1])])
 
 
-def _plain(row: Row) -> dict[str, Any]:
-    """A row as JSON, its columns and families with their grades, too."""
-
-    def plain(one: Any) -> dict[str, Any]:
-        return asdict(one, dict_factory=lambda items: {name: value for name, value in items if name != "cases"})
-
-    families = [plain(one) | {"grade": one.grade} for one in row.families or ()] or row.families
-    again = {"families": families, "columns": [_plain(one) for one in row.columns]}
-    return plain(row) | again | {"grade": row.grade, "decides": row.decides}
+def _part(part: Asked) -> str:
+    """Return in how many cases a part holds, and where it does not or cannot be told."""
+    missed = [f"not {case}: {why}".rstrip(": ") for case, why in part.missed.items()]
+    untold = [f"untold {case}: {why}" for case, why in part.untold.items()]
+    return "; ".join([f"{part.held} of {part.told}", *missed, *untold])
 
 
-def _number(value: object) -> str:
-    if isinstance(value, dict):
-        low, high = value["interval"]
-        return f"{value['value']} [{low}, {high}]"
-    return str(value)
+def _filled(name: str, text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=f"{name}: ", subsequent_indent="    ")

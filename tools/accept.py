@@ -1,6 +1,6 @@
 """Write down what the ledger says and what chapters print, and compare what was written down with the present.
 
-``tests/ledger.lock.json`` holds each row's verdicts, parts and numbers, by family of models and kind of prompt.
+``posym_companion/claims/ledger.lock.json`` holds each row's grades, parts, numbers and evidence, by model.
 ``book/expected/<chapter>.md`` holds the text of the cells tagged ``nbval-check-output``. ``make accept`` writes both,
 ``make test`` compares, and what was accepted shows as a difference in a commit.
 
@@ -18,17 +18,19 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from decimal import Decimal
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from build_book import chapters, execute_chapters
 from execute import ROOT, executed, read
 
+from posym_companion.claims.rows import judge_all, make_row, write_rows
+
 TAG = "nbval-check-output"
-LOCK, EXPECTED = "tests/ledger.lock.json", "book/expected"
-DIGITS, RELATIVE, NOUGHT = 6, 1e-4, 1e-9
+LOCK, EXPECTED = "posym_companion/claims/ledger.lock.json", "book/expected"
+RELATIVE, NOUGHT = 1e-4, 1e-9
 ROUNDING, EXACT = 1e-6, 1e-12
 # A number, and whether it is a percentage; parts of words, of versions and of checksums are none.
 NUMBER = re.compile(r"(?<![\w.])[-−+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w|\.\d)(?=(\s?%)?)")
@@ -129,59 +131,29 @@ def keep_accepted(accepted: Mapping[str, Any], found: Mapping[str, Any], differs
     return {name: value if name in wrong else accepted[name] for name, value in found.items()}
 
 
-def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
-    """Return what the lock holds of claims, all by default: ``claim | family | prompts | what`` -> value.
-
-    Args:
-        measured: what was measured of a claim, see ``posym_companion.ledger.rows``.
-        names: of claims.
-    """
-    from posym_companion.claims import load_claim, read_entries
-    from posym_companion.ledger import rows
-
-    lock: dict[str, Any] = {}
-    for judged in map(load_claim, names or read_entries()):
-        row = rows._row(judged, measured)
-        lock |= {f"{row.id} | note": row.note}
-        lock |= {f"{row.id} | fails in": list(row.fails_in)}
-        if row.columns:
-            lock |= {f"{row.id} | verdict on these models": row.verdict_of_column}
-        families = row.families or ()
-        if families:
-            lock |= {f"{row.id} | {row.model} | verdict": row.verdict_of_model}
-        for case in (row, *families):
-            place, model = (row.id, {}) if case is row else (f"{row.id} | {case.model}", {"model": case.model})
-            lock |= _list_case(place, case, measured(judged.measure, **model))
-            for remedied in case.remedied:
-                numbers = measured(judged.measure, remedied.remedy, **model)
-                lock |= _list_case(f"{place} | {remedied.remedy}", remedied, numbers)
-    return dict(sorted(lock.items()))
+def judged(*ids: str) -> dict[str, Any]:
+    """Return what claims, all by default, give now, by row, as the lock holds them."""
+    return {row.id: asdict(row) for row in judge_all(*ids)}
 
 
-def _list_case(place: str, case: Any, measured: Any) -> dict[str, Any]:
-    """Return the verdict, the parts and the numbers of a claim on one kind of prompt in one family."""
-    numbers = {} if isinstance(measured, str) else measured.ours
-    parts = {f"part: {part}": answer for part, answer in case.parts.items()}
-    values = {"verdict": case.verdict, **parts, **case.ours, **{name: _plain(x) for name, x in numbers.items()}}
-    return {f"{place} | {name}": value for name, value in values.items()}
+def flat(value: Any, place: str = "") -> dict[str, Any]:
+    """Return what a tree holds, each by its place: ``claim | answers | model | parts | part | what``."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = {one["name"]: one for one in value}
+    if not isinstance(value, dict) or not value:
+        return {place: value}
+    return {
+        name: x for key, each in value.items() for name, x in flat(each, f"{place} | {key}".removeprefix(" | ")).items()
+    }
 
 
-def _plain(value: Any) -> Any:
-    """Return a number to so many digits; an estimate as itself and the ends of its interval; a count as a text."""
-    from posym_core.metrics._stats import Estimate
-
-    if isinstance(value, Estimate):
-        return [_plain(value.value), _plain(value.low), _plain(value.high)]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") + 0.0 if math.isfinite(value) else str(float(value))
-    return value if isinstance(value, int) else str(value)
-
-
-def write_lock(root: Path, lock: Mapping[str, Any]) -> None:
-    """Write the lock, a line for each value."""
-    write = partial(json.dumps, ensure_ascii=False, allow_nan=False)
-    lines = (f" {write(name)}: {write(value)}" for name, value in lock.items())
-    (root / LOCK).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+def keep_tree(accepted: Any, found: Any) -> Any:
+    """Return a tree as it is found; what differs from what was accepted by rounding alone, as it was accepted."""
+    if isinstance(accepted, dict) and isinstance(found, dict):
+        return {name: keep_tree(accepted[name], x) if name in accepted else x for name, x in found.items()}
+    if isinstance(accepted, list) and isinstance(found, list) and len(accepted) == len(found):
+        return list(map(keep_tree, accepted, found))
+    return found if value_differs(accepted, found) else accepted
 
 
 def orphans(root: Path) -> Iterator[Path]:
@@ -190,7 +162,7 @@ def orphans(root: Path) -> Iterator[Path]:
     yield from sorted(set((root / EXPECTED).glob("*")) - wanted)
 
 
-def accept(root: Path, measured: Callable[..., Any]) -> dict[str, str]:
+def accept(root: Path) -> dict[str, str]:
     """Write both down; return what is other than what was accepted before, by where it stands."""
     changed = {}
     for path in orphans(root):
@@ -203,19 +175,12 @@ def accept(root: Path, measured: Callable[..., Any]) -> dict[str, str]:
             write_expected(path, keep_accepted(before, found, text_differs))
         wrong = differences(before, found, text_differs)
         changed |= {f"{chapter.stem}, cell {name}": said for name, said in wrong.items()}
-    before, found = read(root / LOCK), locked(measured)
-    write_lock(root, keep_accepted(before, found, value_differs))
-    return changed | differences(before, found, value_differs)
-
-
-def stored(folder: Path | None = None) -> Callable[..., Any]:
-    """Return what measures claims on stored results, each once."""
-    from posym_companion.ledger import rows
-
-    return cache(partial(rows._measured, folder))
+    before, found = read(root / LOCK), judged()
+    write_rows([make_row(one) for one in keep_tree(before, found).values()], root / LOCK)
+    return changed | differences(flat(before), flat(found), value_differs)
 
 
 if __name__ == "__main__":
     if not execute_chapters(ROOT):
         sys.exit(1)
-    print("\n".join(f"{name}: {said}" for name, said in accept(ROOT, stored()).items()) or "nothing has changed")
+    print("\n".join(f"{name}: {said}" for name, said in accept(ROOT).items()) or "nothing has changed")

@@ -19,7 +19,7 @@ from finish_site import site_address
 from sphinx.util.docutils import SphinxRole
 from sphinx_proof.nodes import proof_node
 
-from posym_companion.claims import read_entries
+from posym_companion.claims.rows import read_rows
 
 
 def source_address(repository: str, branch: str, root: Path, info: dict[str, str]) -> str | None:
@@ -67,7 +67,7 @@ class ClaimRole(SphinxRole):
     """A row of the ledger by its id, as a link that ``finish_site.py`` makes a badge."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        if self.text not in read_entries():
+        if self.text not in {row.id for row in read_rows()}:
             message = self.inliner.reporter.error(f"no claim is called {self.text!r}; posym claims lists all")
             return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
         address = f"{'../' * self.env.docname.count('/')}book/reference/ledger.html#claim-{self.text.lower()}"

@@ -57,7 +57,7 @@ FRONTS = (*(("facts", lead) for lead in LEADS[1:]), ("other", LEAD), (PROSE, LEA
 DRAWN: list[dict[str, Any]] = [{"draw": draw, "prompts": 2} for draw in DRAWS]
 LISTS: list[dict[str, Any]] = [{"reads": "all"}, *({"front": front, "lead": lead} for front, lead in FRONTS)]
 LISTS += [{"vary_frame": True}, {"beginning": False}]
-# What is measured of any model, by wording, and of the second packaged one: what C-1 is judged by.
+# What is measured of any model, by wording, and of the second packaged one: what C-1 asks.
 EVERY: list[tuple[Sequence[str], list[dict[str, Any]]]] = [
     ((PROSE,), [{}]),
     (WORDINGS, LISTS),

@@ -1,1 +1,1 @@
-"""Claims of later papers: what is run, and what judges it in ``judges``."""
+"""Claims of later papers: what is run."""

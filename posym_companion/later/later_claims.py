@@ -2,8 +2,8 @@
 
 They qualify what is said of positional and symbolic heads: the answers of heads that retrieve without their slow planes
 (Bayram, 2026), and the influence of a token by its place before any training (Chowdhury, 2026; Herasimchyk et al.,
-2026). The first needs models that were taught to bind, the second is asked on text. The rules that judge them stand in
-``claims.toml`` and were written first.
+2026). The first needs models that were taught to bind, the second is asked on text. What is asked of
+them stands in the claims of this name.
 """
 
 from __future__ import annotations

@@ -1,26 +1,14 @@
-"""The ledger: all claims with what results say of them, and numbers that the book names."""
+"""The ledger as pages show it: badges of a few rows, a wall of all, and every row whole."""
 
-from posym_companion.claims import load_claim
-from posym_companion.ledger.badges import draw_wall, make_badge, show_verdicts, verdict_list
-from posym_companion.ledger.named_values import NAMED_VALUES, NamedValue, named_value
-from posym_companion.ledger.rows import ledger
-from posym_companion.verdicts import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
+from posym_companion.ledger.badges import make_badge, show_verdicts, show_wall
+from posym_companion.ledger.pages import show_at_a_glance, show_counts, show_experiments, show_rows
 
 __all__ = [
-    "NAMED_VALUES",
-    "VERDICTS",
-    "Cases",
-    "Claim",
-    "Line",
-    "Measured",
-    "NamedValue",
-    "Row",
-    "Rule",
-    "draw_wall",
-    "ledger",
-    "load_claim",
     "make_badge",
-    "named_value",
+    "show_at_a_glance",
+    "show_counts",
+    "show_experiments",
+    "show_rows",
     "show_verdicts",
-    "verdict_list",
+    "show_wall",
 ]

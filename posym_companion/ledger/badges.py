@@ -1,91 +1,75 @@
-"""How rows of the ledger are shown elsewhere: a badge for each of a few, and a wall of tiles for all.
+"""How rows of the ledger are shown elsewhere: a badge for each of a few, and a wall in words for all.
 
-A badge is a link with a row's id and grade. What is claimed and what was found is its ``title``, which the site shows
-on hover and focus. A mark and a shade stand for the grade, so that none hangs on a colour.
+A badge is a link with a row's id, its grade and the number that decides it. A mark and a shade stand for the grade, so
+that none hangs on a colour; a dot says that the rule was fixed after a look.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from posym_companion.verdicts import Row, Verdict
+from posym_companion.claims import G26, GRADES, OWN, U25, U26
+from posym_companion.claims.rows import Row, read_rows
 
-# The shade of a verdict, and what the wall calls it. A theorem that is reproduced is proved.
-_SHADES: Mapping[Verdict, str] = {
-    "reproduced": "held",
-    "reproduced in kind": "held",
-    "in kind, one family of two": "partly",
-    "partly": "partly",
-    "not reproduced": "failed",
-    "refuted as stated": "failed",
-    "not testable": "open",
-    "not run here": "open",
-}
-_MEANINGS: Mapping[str, str] = {
-    "proved": "proved",
-    "held": "hold, on other models than the paper's",
-    "partly": "hold in part",
-    "failed": "fail",
-    "open": "are untested",
-}
-# Who claims what: the beginnings of ids and a heading of the wall.
-_CLAIMANTS: Mapping[tuple[str, ...], str] = {
-    ("U25",): "<em>Decoupling Positional and Symbolic Attention</em>",
-    ("U26",): "<em>Positional versus Symbolic Attention Heads</em>",
-    ("G26",): "<em>Deconstructing Positional Information</em>",
-    ("L",): "Later papers",
-    ("T", "B", "C"): "This book, which also asks the first paper's claims of models that solve the task (T)",
-}
+LATER = "Later papers"
+
+
+def slug(grade: str) -> str:
+    """Return the name of a grade's shade: its first word, or the first two of *not attributable*."""
+    return grade.replace("not ", "not-").split()[0]
 
 
 def make_badge(row: Row, ledger: str = "../reference/ledger.html") -> str:
-    """Return a row's id and grade, or a column's, as a link to the ledger: HTML in which Markdown changes nothing."""
-    told = escape(f"{row.short}. {row.grade[:1].upper()}{row.grade[1:]}. {row.sentence}")
-    grade = ", ".join(row.grade.split(", ")[:2])  # how many controls are missed is told in the title alone
+    """Return a row's id, grade and decisive number as a link to the ledger: HTML in which Markdown changes nothing."""
+    dot = " •" if row.fixed == "after a look" else ""
     return (
-        f'<a class="posym-badge posym-{_shade(row)}" href="{ledger}#claim-{row.id.lower()}" title="{told}">'
-        f"{row.id}<span> {escape(grade)}</span></a>"
+        f'<a class="posym-badge posym-{slug(row.grade)}" href="{ledger}#claim-{row.id.lower()}" '
+        f'title="{escape(row.short)}">'
+        f"{row.id}<span> {row.grade}{dot}</span> <small>{escape(row.headline)}</small></a>"
     )
-
-
-def verdict_list(rows: Iterable[Row]) -> str:
-    """Return a paragraph of badges, with addresses from a folder of the book."""
-    return f'<p class="posym-badges margin">{" ".join(map(make_badge, rows))}</p>'
 
 
 def show_verdicts(*ids: str) -> Any:
-    """Return the badges of these claims, to be shown by a cell of a chapter."""
+    """Return the badges of these claims, to be shown by a cell of a chapter; an unknown id raises KeyError."""
     from IPython.display import HTML
 
-    from posym_companion.ledger.rows import ledger
-
-    return HTML(verdict_list(ledger(*ids)))
+    return HTML(f'<p class="posym-badges margin">{" ".join(map(make_badge, read_rows(*ids)))}</p>')
 
 
-def draw_wall(rows: Sequence[Row]) -> str:
-    """Return a tile for each row, grouped by who claims it, as lists in HTML with addresses from the front page."""
-    groups: dict[str, list[Row]] = {title: [] for title in _CLAIMANTS.values()}
-    titles = {start: title for starts, title in _CLAIMANTS.items() for start in starts}
+def group_rows(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by paper, later papers together and the book's own last; groups without rows are left out."""
+    groups: dict[str, list[Row]] = {title: [] for title in (U25, U26, G26, LATER, OWN)}
     for row in rows:
-        if (start := row.id.partition("-")[0]) not in titles:
-            raise ValueError(f"who claims {row.id}? An id begins with one of {', '.join(titles)}, see _CLAIMANTS")
-        groups[titles[start]].append(row)
-    counts = Counter(map(_shade, rows))
-    legend = (
-        f'<span class="posym-badge posym-{shade}">{counts[shade]}</span> {meaning}'
-        for shade, meaning in _MEANINGS.items()
-        if counts[shade]
-    )
-    lines = [f'<div class="posym-wall"><p class="posym-legend">{", ".join(legend)}</p>']
-    for title, group in groups.items():
-        tiles = (f"<li>{make_badge(row, 'reference/ledger.html')}</li>" for row in group)
-        lines += [f"<p>{title}</p><ul>{''.join(tiles)}</ul>"] if group else []
-    return "\n".join([*lines, "</div>"])
+        groups[row.paper if row.paper in groups else LATER].append(row)
+    return {title: group for title, group in groups.items() if group}
 
 
-def _shade(row: Row) -> str:
-    proved = row.verdict == "reproduced" and row.kind == "theorem or construction"
-    return "proved" if proved else _SHADES[row.verdict]
+def count_grades(rows: Iterable[Row]) -> dict[str, int]:
+    """Return how many rows have each grade, in the order of grades."""
+    counts = Counter(row.grade for row in rows)
+    return {grade: counts[grade] for grade in GRADES if counts[grade]}
+
+
+def write_group(title: str, rows: list[Row]) -> str:
+    """Return a paper's claims by grade, each in words with the number that decides it, as HTML."""
+    lines = [f"<p><em>{title}</em>, {len(rows)} claims</p><ul>"]
+    for grade, count in count_grades(rows).items():
+        lines.append(f'<li><span class="posym-grade posym-{slug(grade)}">{grade}: {count}</span><ul>')
+        for row in rows:
+            if row.grade == grade:
+                number = "" if row.grade == "proved" else f" <small>{escape(row.headline)}</small>"
+                address = f"reference/ledger.html#claim-{row.id.lower()}"
+                lines.append(f'<li><a href="{address}" title="{row.id}">{escape(row.short)}</a>{number}</li>')
+        lines.append("</ul></li>")
+    return "".join([*lines, "</ul>"])
+
+
+def show_wall(*, own: bool = False) -> Any:
+    """Return the papers' claims by paper and grade, or the book's own, for the front page."""
+    from IPython.display import HTML
+
+    groups = {title: rows for title, rows in group_rows(read_rows()).items() if (title == OWN) == own}
+    return HTML(f'<div class="posym-wall">{"".join(write_group(*each) for each in groups.items())}</div>')

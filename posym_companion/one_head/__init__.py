@@ -1,24 +1,15 @@
-"""One head on the three canonical tasks: what is run, and what only it needs. What judges it is in ``judges``."""
+"""One head on the three canonical tasks: what is run, and what only it needs."""
 
 from posym_companion.one_head.index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
     make_retrieval_collision,
 )
-from posym_companion.one_head.judges.frequency_control import (
-    accuracy,
-    accuracy_by_position,
-    thresholds,
-    u_index,
-    windows,
-)
 from posym_companion.one_head.plane_geometry import alignment, coherence, concentration, crest
 from posym_companion.one_head.training_figure import StoredRuns, trainer
 
 __all__ = [
     "StoredRuns",
-    "accuracy",
-    "accuracy_by_position",
     "alignment",
     "coherence",
     "concentration",
@@ -26,8 +17,5 @@ __all__ = [
     "make_index_collision",
     "make_induction_collisions",
     "make_retrieval_collision",
-    "thresholds",
     "trainer",
-    "u_index",
-    "windows",
 ]

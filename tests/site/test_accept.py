@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,8 @@ import rerun
 from build_book import chapters
 from execute import ROOT, executed, is_current, read
 from jupyter_kernels import stop_in_time
+
+from posym_companion.claims.rows import Answer, Asked, Row
 
 
 @pytest.mark.parametrize("chapter", chapters(ROOT), ids=lambda chapter: chapter.stem)
@@ -117,7 +120,8 @@ def test_values_of_the_lock_are_the_same_but_for_rounding(accepted: Any, found: 
 @pytest.fixture
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A book of one chapter, and what executes it and accepts it: what its cell prints, and another row's number."""
-    (tmp_path / "tests").mkdir()
+    (tmp_path / accept.LOCK).parent.mkdir(parents=True)
+    (tmp_path / accept.LOCK).write_text("{}")
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/chapter\n")
     cells = [nbformat.v4.new_markdown_cell("# Chapter"), nbformat.v4.new_code_cell("print(share)", id="share")]
     cells[1].metadata["tags"] = [accept.TAG]
@@ -130,16 +134,21 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def accepted(text: str, number: float) -> dict[str, str]:
         cells[1].outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
         nbformat.write(notebook, executed(tmp_path, chapter))
-        monkeypatch.setattr(accept, "locked", lambda measured: {"T-1 | share": number})
-        return accept.accept(tmp_path, lambda: None)
+        part = Asked(name="share", asks="size", held=1, told=1, numbers={"seed 0": number})
+        answers = {"toys": Answer(grade="holds", parts=[part])}
+        words = dict.fromkeys(("short", "paper", "at", "quote", "asks", "chapter", "fixed"), "")
+        row = Row(id="T-1", grade="holds", answers=answers, **words)  # pyright: ignore[reportArgumentType]
+        monkeypatch.setattr(accept, "judged", lambda: {"T-1": asdict(row)})
+        return accept.accept(tmp_path)
 
     return tmp_path, accepted
 
 
 def test_what_is_accepted_is_said_and_rounding_is_left_as_it_was(book: Any) -> None:
     root, accepted = book
-    new = "is new and was not accepted"
-    assert accepted("share 0.44\n", 0.441234) == {"chapter, cell share": new, "T-1 | share": new}
+    place = "T-1 | answers | toys | parts | share | numbers | seed 0"
+    first = accepted("share 0.44\n", 0.441234)
+    assert {first["chapter, cell share"], first[place]} == {"is new and was not accepted"}
     page, lock = root / accept.EXPECTED / "chapter.md", root / accept.LOCK
     before = page.read_bytes(), lock.read_bytes()
     assert before[0] == b"<!-- cell share -->\nshare 0.44\n"
@@ -148,10 +157,10 @@ def test_what_is_accepted_is_said_and_rounding_is_left_as_it_was(book: Any) -> N
     changed = accepted("share 0.48\n", 0.48)
     assert changed == {
         "chapter, cell share": "0.44 was accepted, 0.48 is found, in 'share 0.44'",
-        "T-1 | share": "0.441234 was accepted, 0.48 is found",
+        place: "0.441234 was accepted, 0.48 is found",
     }
     assert page.read_text() == "<!-- cell share -->\nshare 0.48\n"
-    assert read(root / accept.LOCK) == {"T-1 | share": 0.48}
+    assert accept.flat(read(lock))[place] == 0.48
 
 
 def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:

@@ -1,40 +1,15 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
 from posym_companion import experiments
-from posym_companion.language_models import binding_profile, score_correlation
-from posym_companion.language_models.judges.binding_profile import yield_correlations
-from posym_companion.language_models.judges.random_weights import BesideRandomWeights
+from posym_companion.language_models import binding_profile
 from posym_core.metrics._exclusion_bound import exclusion
-from posym_core.metrics._stats import Estimate
 from posym_profile.prompts import binding_prompts
 from posym_profile.scores._layer_measurement import map_layers
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
-
-
-def test_the_quoted_correlation_is_that_of_the_heads_means():
-    draw = np.random.default_rng(0).random((4, 5, 6, 3))
-    scores = dict(zip(("positional", "symbolic", "null_positional", "null_symbolic"), draw, strict=True))
-    scores["symbolic"] = 1 - scores["positional"] + 0.3 * scores["symbolic"]
-    found, null = score_correlation(scores)
-    pairs = (("positional", "symbolic"), ("null_positional", "null_symbolic"))
-    expected = [np.corrcoef(*(scores[name].mean(0).ravel() for name in pair))[0, 1] for pair in pairs]
-    np.testing.assert_allclose([found.value, null], expected)
-    assert found.high < 0
-
-
-def test_a_correlation_stands_beside_the_null_model_s_and_every_draw_of_random_weights():
-    r = Estimate(value=-0.5, low=-0.7, high=-0.4)
-    birth = {("likes", 16): BesideRandomWeights(found=r, drawn=(-0.2, -0.3))}
-    rows = yield_correlations({"likes": (r, -0.3)}, birth)
-    found = {(quantity, where): value for quantity, where, value in rows}
-    for quantity, where in (("null model's", "likes"), ("least of random weights", "likes, 16 facts")):
-        less = found[f"Pearson r less the {quantity}", where]
-        assert (less.value, less.low, less.high) == pytest.approx((-0.2, -0.4, -0.1))
 
 
 def test_shares_are_of_the_facts_that_are_swapped(tiny, tokenizer):

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion import judging
-from posym_companion.claims import load_claim
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery
-from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses
-from posym_companion.results import Result
 
 RULE = experiment.is_solved
 SETTING = replace(
@@ -126,45 +122,3 @@ def test_the_rule_of_what_is_solved():
     right[:24] = True
     assert RULE(right, 0.25)
     assert not RULE(np.array([True, False, False, True]), 0.25)
-
-
-def stored(fast, slow):
-    """A result whose interventions cost each task so much, with a little noise between prompts."""
-    noise = np.random.default_rng(0).normal(0, 0.1, (3, 2, 40))
-    before = np.full((2, 40), -0.4) + noise[0]
-    log_probability = np.stack([before, before - np.array(fast)[:, None] + noise[1], before - np.array(slow)[:, None]])
-    return Result(
-        name="made",
-        arrays={
-            "conditions": np.array(["none", "removed fastest 0.25", "removed slowest 0.25"]),
-            "log_probability": log_probability,
-        },
-        dims={},
-        settings={"facts": 4},
-        provenance={},
-    )
-
-
-@pytest.mark.parametrize(
-    ("fast", "slow", "held"),
-    [
-        ((1, 0.2), (0.1, 0.8), "reproduced in kind"),
-        ((0.2, 1), (0.8, 0.1), "not reproduced"),
-        ((0.5, 0.5), (0.3, 0.3), "not reproduced"),
-    ],
-)
-def test_the_verdict_follows_its_rule(monkeypatch, fast, slow, held):
-    result = stored(fast, slow)
-    result.settings["model"] = "made"
-    monkeypatch.setattr(judging, "load_result", lambda name, folder: result)
-    ours, rule = bands_in_a_model(None).ours, load_claim("U25-6S").rule
-    assert rule.verdict(ours) == held
-    assert (rule.missed_by(ours) == []) == (held == "reproduced in kind")
-    nats = interactions(result)["nats"]
-    assert nats.value == pytest.approx(fast[0] - fast[1] - slow[0] + slow[1], abs=0.1)
-    assert nats.low < nats.value < nats.high
-
-
-def test_a_condition_that_is_not_there():
-    with pytest.raises(ValueError, match="no condition 'still all'; it has"):
-        losses(stored((1, 1), (1, 1)), "still all")

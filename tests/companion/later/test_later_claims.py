@@ -11,7 +11,6 @@ import torch
 from architectures import build, tokens
 
 from posym_companion.later import later_claims
-from posym_companion.later.judges.later_claims import influence_ends
 from posym_companion.later.later_claims import EXPERIMENT, full_size, measure
 from posym_companion.results import name_dims
 from posym_profile.interventions._plane_interventions import freeze_rotation
@@ -129,11 +128,3 @@ def test_energies_of_planes_are_kept_beside_what_is_done_to_them(tiny, tokenizer
     assert found["energy"].shape[:2] == (layers, heads)
     np.testing.assert_allclose(found["energy"].sum(-1), 1, rtol=1e-3)
     assert "faster planes of equal energy, 0" in found["conditions"].tolist()
-
-
-def test_ends_of_a_profile():
-    profile = np.exp(np.r_[[2.0] * 2, [0.0] * 12, [1.0, 5.0]])
-    ends = influence_ends(profile[None])
-    assert (float(ends.start[0]), float(ends.end[0])) == pytest.approx((2, 1))
-    with pytest.raises(ValueError, match="so 16 in all; got 15"):
-        influence_ends(profile[None, :15])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from refusals import refuse_each
 
+from posym_companion.claims.success_by_frequency import measure_accuracy
 from posym_companion.one_head import frequency_control as experiment
 from posym_companion.one_head.frequency_control import FrequencyControlSettings
-from posym_companion.one_head.judges import frequency_control as curves
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.models._toys import ToyEnsemble
 from posym_core.models._training import TrainingSettings
@@ -71,7 +69,7 @@ def test_result_holds_every_cell_with_its_shapes(tiny):
 
 def test_gates_off_and_on_are_the_ends(tiny):
     for name in ("index_all_8", "retrieval_all_8", "induction_all_8"):
-        whole = curves.accuracy(tiny, name)[:, 0]
+        whole = measure_accuracy(tiny, name)[:, 0]
         for order in ("fastest", "slowest"):
             np.testing.assert_allclose(tiny[f"{name}/{order}"][:, -1], whole)
         # of two bands, the second off is the first alone
@@ -97,67 +95,3 @@ def test_hits_against_one_input_at_a_time():
 test_bad_settings_are_refused = refuse_each(
     (lambda: FrequencyControlSettings(frequencies=(0, 5)), r"frequency IDs run from 1 to 32 for dim=64; got \[0, 5\]"),
 )
-
-
-# Curves
-
-
-def made(by_position, asked=100):
-    """A result whose seeds answer with the given rates ``[seed, variant, position]``."""
-    rates = np.asarray(by_position, dtype=float)
-    counts = np.full((rates.shape[0], rates.shape[2]), asked)
-    return {"cell/hits": np.round(rates * asked).astype(np.int16), "cell/asked": counts.astype(np.int16)}
-
-
-def test_accuracy_and_u_index_of_known_rates():
-    u = [0.9, 0.7, 0.2, 0.1, 0.1, 0.2, 0.7, 0.9]
-    result = made([[u, u[::-1]], [[0.5] * 8, [0.0, 0, 0, 1, 1, 0, 0, 0]]])
-    np.testing.assert_allclose(curves.accuracy(result, "cell"), [[0.475, 0.475], [0.5, 0.25]])
-    np.testing.assert_allclose(curves.u_index(result, "cell"), [[0.8, 0.8], [0, -1]])
-    np.testing.assert_allclose(curves.accuracy_by_position(result, "cell")[0, 0], u)
-
-
-def test_every_position_counts_alike_however_often_it_was_asked():
-    result = made([[[0.8, 0.5, 0.5, 0.4, 0.2, 0.5, 0.5, 0.4]]] * 2)
-    result["cell/hits"][..., 0] *= 5
-    result["cell/asked"][:, 0] *= 5
-    np.testing.assert_allclose(curves.u_index(result, "cell"), 0.3)
-
-
-def test_u_index_needs_every_position():
-    result = made(np.full((2, 1, 8), 0.5))
-    result["cell/asked"][:, 0] = 0
-    with pytest.raises(ValueError, match="never puts the answer at some end"):
-        curves.u_index(result, "cell")
-    assert np.isnan(curves.accuracy_by_position(result, "cell")[0, 0, 0])
-
-
-def test_the_best_angle_is_one_for_all_seeds():
-    """Each seed does best at another angle; no angle does well in all of them."""
-    accuracies = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.3, 0.0]])
-    found = curves.best_angle_accuracy(accuracies)
-    assert found.value == pytest.approx(1.3 / 4)
-    assert found.low < 0.3
-
-
-def test_threshold_of_a_known_step():
-    angles = np.exp(np.linspace(-6, 0, 25))
-    falling = 1 / (1 + np.exp(20 * (np.log(angles) + 2.1)))
-    assert curves.threshold(angles, falling) == pytest.approx(math.exp(-2.1), rel=0.02)
-    assert curves.threshold(angles[::-1], falling[::-1]) == pytest.approx(math.exp(-2.1), rel=0.02)
-    assert curves.threshold(angles, 1 - falling) == pytest.approx(math.exp(-2.1), rel=0.02)
-    assert math.isnan(curves.threshold(angles, np.full(25, 0.5)))
-
-
-def test_window_of_a_known_hump():
-    angles = np.exp(np.linspace(-6, 0, 49))
-    x = np.log(angles)
-    hump = 0.2 + 0.8 / (1 + np.exp(20 * (np.abs(x + 3) - 1)))
-    for order in (slice(None), slice(None, None, -1)):
-        low, high = curves.window(angles[order], hump[order])
-        assert low == pytest.approx(math.exp(-4), rel=0.02)
-        assert high == pytest.approx(math.exp(-2), rel=0.02)
-    slow, fast = curves.window(angles, 1 / (1 + np.exp(20 * (x + 3))))
-    assert math.isnan(slow)
-    assert fast == pytest.approx(math.exp(-3 - math.log(3) / 20), rel=0.03)  # level 0.75, between 1 and (0 + 1) / 2
-    assert np.isnan(curves.window(angles, np.full(49, 0.4))).all()

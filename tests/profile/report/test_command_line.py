@@ -23,9 +23,8 @@ from architectures import packaged
 from saved_models import save_model
 
 from posym_companion import catalogue, experiments
+from posym_companion.claims.rows import read_rows
 from posym_companion.language_models import binding_profile
-from posym_companion.ledger import rows as ledger_rows
-from posym_companion.ledger.rows import ledger
 from posym_companion.results import load_result
 from posym_profile import binding_prompts, profile
 from posym_profile.__main__ import main
@@ -95,38 +94,37 @@ def test_tokens_and_labels_are_asked_for(tiny, tmp_path, capsys):
     assert 0 <= float(rows[0]["induction"]) <= 1
 
 
-def test_claims_outside_a_checkout_are_one_error(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("POSYM_RESULTS", raising=False)
+def test_claims_are_a_line_each_and_one_is_told_whole_anywhere(tmp_path, monkeypatch, capsys):
+    """Outside a checkout, too: what claims came to is stored with them."""
     monkeypatch.chdir(tmp_path)
-    assert main(["claims"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.fullmatch("error: no folder 'results' beside a pyproject.toml .* set POSYM_RESULTS .*\n", said.err)
-
-
-def test_claims_are_a_line_each_and_one_is_told_whole(root, capsys, monkeypatch):
-    folder = ["--results", str(root / "results")]
-    monkeypatch.setattr(ledger_rows, "list_claim_ids", lambda: ["U25-1", "U25-6", "C-6"])  # all take a minute
-    assert main(["claims", *folder]) == 0
+    assert main(["claims"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    rows = ledger(folder=root / "results")
-    assert len(lines) == len(rows) + 2 == 5
+    rows = read_rows()
+    assert len(lines) == len(rows) + 2
     for line, row in zip(lines, rows, strict=False):
-        assert re.fullmatch(rf"{row.id} +{re.escape(row.grade)} +{re.escape(row.short)}", line)
-        assert len(line) <= 120
+        assert re.fullmatch(rf"{row.id} +{row.grade} +{re.escape(f'{row.short}: {row.headline}')}", line)
     assert lines[-1] == "posym claims ID shows the whole of a claim."
-    assert main(["claims", "U25-6", "C-6", *folder]) == 0
+    assert main(["claims", "U25-6", "U25-3"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    for row in ledger("U25-6", "C-6", folder=root / "results"):
-        assert row.ours
-        for text in (row.claim, row.paper, row.rule, row.summary, *row.ours, *row.evidence, *row.fails_in):
-            assert " ".join(text.split()) in told
-    assert main(["claims", "nosuch", *folder]) == 1
+    for row in read_rows("U25-6", "U25-3"):
+        said = [row.quote, row.at, row.asks, row.history]
+        for answer in row.answers.values():
+            said += [answer.headline, *answer.evidence, *(part.name for part in answer.parts)]
+            said += [case for part in answer.parts for case in part.missed]
+        assert not [text for text in said if " ".join(text.split()) not in told.replace("- ", "-")]
+    assert main(["claims", "nosuch"]) == 1
     assert "no claim is called nosuch; claims are U25-1, " in capsys.readouterr().err
-    assert main(["claims", "U25-1", "--json", *folder]) == 0
+
+
+def test_claims_are_json_and_are_judged_anew_by_other_results(tmp_path, capsys):
+    assert main(["claims", "U25-3", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    row = json.loads(json.dumps(asdict(rows[0]) | {"grade": "reproduced", "decides": ""}))
-    assert found == {name: value for name, value in row.items() if name != "cases"}
+    (row,) = read_rows("U25-3")
+    assert found == json.loads(json.dumps(asdict(row) | {"headline": row.headline}))
+    assert main(["claims", "U25-3", "--json", "--results", str(tmp_path)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["grade"] == "undecided"
+    assert "is not there" in found["headline"]
 
 
 def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
