@@ -106,7 +106,7 @@ def test_scores_are_those_of_a_loop_whatever_the_size_of_logits(seed, size, keys
         gaps.append((pair[0] - pair[1]).abs())
         parts.append([literal.cosine(pair, moved, 1e-8), literal.cosine(pair.flip(0), moved, 1e-8)])
     weights = (torch.stack(gaps) / 0.5).softmax(0)
-    expected = (weights[:, None] * torch.tensor(parts).double()).sum(0)
+    expected = (weights[:, None] * torch.tensor(parts, dtype=torch.float64)).sum(0)
     assert [float(found.positional), float(found.symbolic)] == pytest.approx(expected.tolist(), abs=1e-9)
 
 
