@@ -103,8 +103,8 @@ def test_pure_heads_are_pure_under_any_permutation():
     draw = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     orders = draw_orders(7, 40, torch.Generator().manual_seed(6))
     outside = torch.tensor(0.3, dtype=torch.float64)
-    positional = BlockTable(sums=draw.exp().expand(7, 7), outside=outside, block_length=2)
-    symbolic = BlockTable(sums=draw.exp()[:, None].expand(7, 7), outside=outside, block_length=2)
+    positional = BlockTable(logs=draw.expand(7, 7), log_outside=outside.log(), block_length=2)
+    symbolic = BlockTable(logs=draw[:, None].expand(7, 7), log_outside=outside.log(), block_length=2)
     for table, score in ((positional, "positional"), (symbolic, "symbolic")):
         found = score_permutations(table.attention(), table.attention(orders), orders, eps=0.0)
         assert float(getattr(found, score)) == pytest.approx(1, abs=1e-12)
