@@ -109,7 +109,7 @@ def draw_contents() -> Any:
     labels = [str(k) for k in range(n)]
     C = Heatmap("C of one draw", limits=(-2.5, 2.5), x_label="position b", y_label="content a", row_labels=labels,
                 column_labels=labels)  # fmt: skip
-    ticks = [f"{x / np.pi:.3g}" if k % 4 == 0 else "" for k, x in enumerate(turns[::-1])]
+    ticks = [f"{x / np.pi:.0f}" if k % 4 == 0 else "" for k, x in enumerate(turns[::-1])]
     law = Bars("Shares by the law", ticks, stacked=True, x_label="θ · n / π, fast to slow", y_limits=(0, 1), **PARTS)
     both = Bars("Shares of this matrix", PARTS["series"], series=("this draw", "law"), colours=("sky", "grey"),
                 aspect=1.9, y_limits=(0, 1))  # fmt: skip
@@ -123,7 +123,8 @@ def draw_contents() -> Any:
         alt="A sixteen by sixteen matrix, stacked bars of the three shares over theta times n with one framed, "
         "bars of the shares of the drawn matrix beside the law's, and the value of the kernel.",
         digits=3,
-        guess=Guess("At θ n = 2.78 a plane keeps half of the variance between contents. How much at twice this?",
+        guess=Guess("At θ n = 2.78 a plane keeps half of the variance between contents. How much "
+                    "does it keep at twice this?",
                     f"{sum_phases(2 * HALF, n):.0%}", choices=["25%", "13%", "2%"],
                     because="The kernel is nearly 0 there: it reaches 0 when the plane has rotated once."),
         compute=one_draw,
