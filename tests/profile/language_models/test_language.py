@@ -28,7 +28,6 @@ from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_config, load_model
 from posym_profile.language_models._packaged import MODELS
-from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import binding_prompts
@@ -413,18 +412,6 @@ def test_altered_additions_are_refused(name, monkeypatch):
         load_finetuned_factors(name)
 
 
-def test_one_table_says_where_every_packaged_model_comes_from_and_under_which_licence():
-    lines = {line.split("`")[1]: line for line in weights.write_packaged_table().splitlines()[2:]}
-    assert list(lines) == list(weights.NAMES)
-    for name, line in lines.items():
-        base = MODELS[weights.find_base(name)]
-        assert base.licence in line
-        said = (base.package, base.file, base.sha256[:12])
-        if name in TAUGHT:
-            said = ("posym-core", f"{name}.safetensors", TAUGHT[name].sha256[:12])
-        assert all(word in line for word in said)
-
-
 @pytest.mark.parametrize("changed", ["config.json", "tokenizer.json", "model.safetensors", "tokenizer.model"])
 def test_a_folder_with_another_file_of_its_model_is_another_model(changed, tmp_path):
     """The same weights with another rope_theta give other scores, which must not pass for those that are there."""
@@ -465,28 +452,6 @@ def test_an_index_names_safetensors_files_beside_it_alone(tmp_path, monkeypatch,
     for read in (models.identify_model, load_model):
         with pytest.raises(ValueError, match=rf"beside their index, and .* names '{named}'; save the model"):
             read(str(folder))
-
-
-def test_a_folder_without_words_has_no_tokenizer(tmp_path):
-    build("Llama").save_pretrained(tmp_path)
-    with pytest.raises((OSError, ValueError), match="tokenizer"):
-        load_model(str(tmp_path), device="cpu")
-
-
-@pytest.mark.parametrize(("kind", "said"), [
-    ("t5", r"is an encoder-decoder \(t5\)"),
-    ("bert", r"is no decoder of text \(bert\); use a decoder"),
-    ("vit", r"is no decoder of text \(vit\)"),
-])  # fmt: skip
-def test_what_is_no_decoder_is_refused_before_its_weights(kind, said, tmp_path):
-    AutoConfig.for_model(kind).save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModelError, match=said):
-        load_model(str(tmp_path), device="cpu")
-
-
-def test_a_name_that_is_none_is_transformers_to_refuse():
-    with pytest.raises(OSError, match="huggingface"):
-        load_model("nobody/has-this-model", device="cpu")
 
 
 def test_the_additions_travel_with_their_notice(root):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import itertools
 import json
 import os
@@ -127,15 +126,6 @@ def test_claims_are_json_and_are_judged_anew_by_other_results(tmp_path, capsys):
     assert "is not there" in found["headline"]
 
 
-def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
-    def refuse(*a, **k):
-        raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
-
-    monkeypatch.setattr(profile_settings, "sha256", refuse)
-    assert main([*tiny, "--out", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "error: prompts.jsonl: Permission denied\n"
-
-
 def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(profile_settings, "identify_model", lambda *a: pytest.fail("asked for the model"))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
@@ -220,23 +210,6 @@ def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_pat
     assert re.search(message, said)
     assert loaded == []
     assert not (tmp_path / "folder").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["profile", "gemma-3-270m", "--task", "text"],
-        ["profile", "gemma-3-270m", "--out", "x"],
-        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--input", "y"],
-        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--queries", "all"],
-    ],
-)
-def test_wrong_usage_has_status_2(arguments, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert "usage: posym " in capsys.readouterr().err
 
 
 def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):

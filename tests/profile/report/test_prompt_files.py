@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saved_models import WORDS, save_model
 
-from posym_profile import load_model
 from posym_profile.report._prompt_files import (
     BlockedPrompt,
     PromptFileError,
@@ -127,10 +126,3 @@ def test_prompts_of_different_shapes_are_no_batch(read):
         join_prompts(several)
     with pytest.raises(ValueError, match=r"a batch needs a prompt, .* got 0 prompts of 0 shapes"):
         join_prompts([])
-
-
-def test_a_model_reads_what_the_file_says(tmp_path):
-    model, tokenizer = load_model(str(save_model(tmp_path)), device="cpu")
-    (tmp_path / "p.jsonl").write_text(json.dumps(IDS))
-    batch = join_prompts(read_prompts(tmp_path / "p.jsonl", tokenizer))
-    assert model(batch.input_ids).logits.shape == (1, 8, 97)
