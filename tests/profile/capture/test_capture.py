@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from architectures import ROTARY, build, shared, tokens
-from refusals import refuse_each
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.doge import modeling_doge
@@ -102,15 +101,6 @@ def test_batches_give_what_prompts_give_alone():
         assert call.keys.shape == (5, 2, 44, 16)
         torch.testing.assert_close(call.keys, torch.cat([calls[layer].keys for calls in apart]))
         torch.testing.assert_close(call.weights(), torch.cat([calls[layer].weights() for calls in apart]))
-
-
-def test_rows_are_counted_from_either_end():
-    model, input_ids = shared("Llama"), tokens()
-    every = capture(model, input_ids, rows=None)[0]
-    some = capture(model, input_ids, rows=(3, -2))[0]
-    assert some.rows.tolist() == [3, 42]
-    assert torch.equal(some.query, every.query[:, :, [3, 42]])
-    assert torch.equal(some.visible.sum(-1).flatten().unique(), torch.tensor([4, 43]))
 
 
 def test_vocabulary_logits_are_not_computed():
@@ -267,23 +257,6 @@ def test_weights_that_accelerate_brings_in_for_each_pass():
     for one, other in zip(capture(model, tokens()), capture(shared("Llama"), tokens()), strict=True):
         assert torch.equal(one.keys, other.keys)
     assert find_planes(model, 44)[0].description == find_planes(shared("Llama"), 44)[0].description
-
-
-def captured(input_ids=None, **options):
-    return lambda: capture(shared("Llama"), tokens() if input_ids is None else input_ids, **options)
-
-
-test_prompts_and_rows_that_do_not_fit = refuse_each(
-    (captured([[1, 2]]), "input_ids must be a torch tensor; got list", TypeError),
-    (captured(torch.ones(2, 9)), r"input_ids must be whole numbers.*torch.float32.*input_ids.long\(\)", TypeError),
-    (captured(tokens()[None]), r"shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
-    (captured(tokens()[:0]), r"at least one prompt.*got \(0, 44\)"),
-    *((captured(rows=(row,)), rf"rows must lie in \[-44, 44\) for 44 tokens; got \[{row}\]") for row in (44, -45)),
-    *((captured(rows=rows), r"rows must be whole numbers, one token or more, or None.*rows=\(-1,\)")
-      for rows in ((), (1.5,), ("last",))),
-    *((captured(batch_size=size), f"batch_size must be a whole number of at least 1; got {size}")
-      for size in (0, -1, 0.5)),
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("token", [-1, 97])

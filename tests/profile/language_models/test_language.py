@@ -22,14 +22,12 @@ from tokenizers.models import WordLevel
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from posym_core.store._cache import MANIFEST, cache_folder, find_cache_root, find_damage
-from posym_profile import origin_cube, profile
 from posym_profile.language_models import _loading as models
 from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_config, load_model
 from posym_profile.language_models._packaged import MODELS
 from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
-from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import binding_prompts
 from posym_profile.prompts._text import read_reference_text
 
@@ -285,29 +283,6 @@ def test_smollm_computes_what_its_file_says():
     expected = norm(x, "output_norm") @ weight["token_embd"].T
     with torch.no_grad():
         torch.testing.assert_close(model(ids).logits[0], expected, rtol=0, atol=1e-3)
-
-
-def test_smollm_knows_english_and_is_measured_like_any_other():
-    need("smollm2-135m")
-    model, tokenizer = packaged("smollm2-135m")
-    text = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False).input_ids[:512]).view(2, 256)
-    assert tokenizer("The capital of France is").input_ids[0] == 504
-    with torch.no_grad():
-        loss = model(text, labels=text).loss
-        said = model(tokenizer("The capital of France is", return_tensors="pt").input_ids).logits[0, -1].argmax()
-    assert tokenizer.decode(said) == " Paris"
-    # A blind guess among its tokens would be 10.8.
-    assert 2 < loss < 4
-    prompts = binding_prompts(tokenizer, facts=4, count=2)
-    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == prompts.start == 1
-    planes = find_planes(model, prompts.input_ids.shape[1])
-    assert len(planes) == 30
-    torch.testing.assert_close(planes[0].angles.double(), 1e5 ** (-torch.arange(32.0).double() / 32), rtol=0, atol=1e-4)
-    scores = profile(model, prompts.input_ids, **prompts.layout, progress=False, planes=planes)
-    assert scores.positional.shape == (2, 30, 9)
-    cube = origin_cube(model, prompts.input_ids[:1], **prompts.layout, planes=planes)
-    assert cube.shares["origin"][0].abs().max() < 1e-6
-    assert 0 <= choose_answers(model, prompts).accuracy <= 1
 
 
 def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -218,14 +217,6 @@ def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
     config._commit_hash = "abc"
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: config)
     assert models.identify_model("owner/name") == {"revision": "abc"}
-
-
-def test_the_catalogue_knows_every_experiment(root: Path):
-    files = (root / "posym_companion").rglob("*.py")
-    having = [path.relative_to(root) for path in files if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")]
-    assert sorted(".".join(path.with_suffix("").parts) for path in having) == sorted(catalogue.MODULES.values())
-    for name, said in catalogue.EXPERIMENTS.items():
-        assert experiments.experiment_module(name).__doc__.startswith(said)
 
 
 def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monkeypatch, capsys):

@@ -14,7 +14,7 @@ from posym_profile.language_models._loading import load_tokenizer
 from posym_profile.report import _profile_settings as profile_settings
 from posym_profile.report._folder import read_scores
 from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts
-from posym_profile.report._prompt_files import PromptFileError, read_fields, read_prompts
+from posym_profile.report._prompt_files import PromptFileError, read_prompts
 
 TEXT = "Ann likes red. Bob likes blue. Bob likes"
 MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
@@ -104,14 +104,6 @@ def test_a_bad_prompt_is_refused_with_its_line(line, message, tmp_path, tokenize
     (tmp_path / "p.txt").write_text(f"{ANSWERED}\n\n{line}\n", encoding="utf-8")
     with pytest.raises(PromptFileError, match=rf"p\.txt, line 3: .*{message}"):
         read_prompts(tmp_path / "p.txt", tokenizer)
-
-
-@given(st.binary(max_size=60))
-def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tmp_path_factory, content):
-    path = tmp_path_factory.getbasetemp() / "any.txt"
-    path.write_bytes(content)
-    with pytest.raises(PromptFileError, match=r"any\.txt"):
-        read_fields(path)
 
 
 def measured(model, out, *source):

@@ -1,8 +1,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from saved_models import WORDS, save_model
 
 from posym_profile.report._prompt_files import (
@@ -108,14 +106,6 @@ def test_a_tokenizer_without_offsets_asks_for_token_ids():
     slow = type("Slow", (), {"is_fast": False, "__len__": lambda self: 97})()
     with pytest.raises(ValueError, match=r"does not say which characters .* pass token ids instead"):
         read_marked_text(MARKED, slow, id="1")
-
-
-@given(st.binary(max_size=80))
-def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tokenizer, tmp_path_factory, content):
-    path = tmp_path_factory.getbasetemp() / "any.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(PromptFileError, match=r"line \d+: |holds no prompt"):
-        read_prompts(path, tokenizer)
 
 
 def test_prompts_of_different_shapes_are_no_batch(read):

@@ -134,16 +134,6 @@ def test_products_are_in_float32_on_cards_that_are_slow_in_float64(capability, d
     assert profiling.choose_products(torch.device("cpu")) == torch.float64
 
 
-def test_a_call_is_brought_to_the_cpu_whole(other_device):
-    (call, *_) = capture(shared("gpt-oss"), tokens())
-    names = ("query", "keys", "visible", "rows", "sinks")
-    there = replace(call, **{name: getattr(call, name).to(other_device) for name in names})
-    here = layer_measurement._move_to_cpu(there)
-    for name in names:
-        assert getattr(here, name).device.type == "cpu"
-        assert torch.equal(getattr(here, name), getattr(call, name))
-
-
 def test_planes_are_scored_one_by_one():
     found = profile(shared("StableLM"), tokens(), start=0, block_length=4, per_frequency=True, progress=False)
     assert found.plane_positional.shape == (2, 3, 4, 8)
