@@ -111,14 +111,6 @@ def test_every_stored_result_is_of_a_setting_of_the_catalogue():
     assert [name for name in stored if not experiments.has_settings(load_result(name), settings[name])] == []
 
 
-def test_settings_that_are_younger_than_a_stored_result_had_their_defaults():
-    setting = experiments.load_experiment("binding_profile").settings()[0]
-    stored = json.loads(json.dumps(asdict(setting)))
-    del stored["draw"]
-    assert experiments.has_settings(FakeResult(stored), setting)
-    assert not experiments.has_settings(FakeResult(stored), replace(setting, draw=1))
-
-
 class FakeResult:
     """A result of which nothing but the settings is known."""
 

@@ -198,13 +198,6 @@ def test_what_keeping_a_result_needs_is_asked_before_measuring(trial, tmp_path, 
     assert trial.measured == []
 
 
-def test_what_is_there_already_needs_no_room(trial, tmp_path, monkeypatch):
-    (first,) = trial.of_settings.run([Setting()], folder=tmp_path)
-    full_disk(monkeypatch, tmp_path)
-    (again,) = trial.of_settings.run([Setting()], folder=tmp_path)
-    assert again.provenance == first.provenance
-
-
 def in_another_process(monkeypatch):
     """As a worker would do it, but here."""
     monkeypatch.setattr(experiments, "run_grid", lambda function, items, **places: enumerate(map(function, items)))
@@ -250,10 +243,3 @@ def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, m
             assert models == {"some/model"}, name
     for experiment, takes in itertools.zip_longest((trial.of_settings, trial.of_models), (False, True)):
         assert experiment.takes_model == takes
-
-
-def test_the_page_on_the_command_line_names_the_experiments_that_take_a_model(root):
-    page = root / "book/package/command_line.md"
-    (line,) = (line for line in page.read_text().split("\n\n") if "take any model" in " ".join(line.split()))
-    taking = {name for name in catalogue.EXPERIMENTS if experiments.load_experiment(name).takes_model}
-    assert {name for name in catalogue.EXPERIMENTS if f"`{name}`" in line} == taking
