@@ -11,7 +11,6 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
