@@ -56,9 +56,3 @@ def test_a_small_size_of_asking():
     )
     assert measured.arrays["difference"].max() < 1e-3
     assert measured.arrays["same"].all()
-
-
-def test_refusals(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(RuntimeError, match="need Chromium on the path and found none; run `make browser`"):
-        browser_models.measure(BrowserModels())
