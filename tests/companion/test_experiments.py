@@ -33,7 +33,6 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "score_robustness": (("choices", "tasks", "intervention", "answers"), {"prompts": 2, "permutations": 4}),
     "taught_gemma": (("/all_0",), {}),
 }
-STEPS = TrainingSettings(steps=20, batch=8, warmup=5, record_every=10)
 TRAINED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "encoding_study": (("/distance_rope",), {"seeds": (0, 1), "steps": 3, "test": 20, "ablated": 10, "pointed": 1}),
     "task_solvers": (
