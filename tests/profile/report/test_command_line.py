@@ -20,7 +20,6 @@ import transformers
 from architectures import packaged
 from saved_models import save_model
 
-from posym_companion import catalogue, experiments
 from posym_companion.claims.rows import read_rows
 from posym_companion.language_models import binding_profile
 from posym_companion.results import load_result

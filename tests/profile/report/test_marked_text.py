@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from saved_models import save_model
 
 from posym_profile.__main__ import main
 from posym_profile.language_models._loading import load_tokenizer
-from posym_profile.report import _profile_settings as profile_settings
 from posym_profile.report._folder import read_scores
 from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts
 from posym_profile.report._prompt_files import PromptFileError, read_prompts

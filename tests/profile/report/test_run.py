@@ -165,16 +165,6 @@ def test_blocks_that_are_not_seen_are_told(tiny, whole, tmp_path):
     assert {(row["layer"], row["hidden_blocks"]) for row in heads} == {("0", "2"), ("1", "2"), ("2", "0")}
 
 
-def test_blocks_that_are_not_seen_are_told(tiny, whole, tmp_path):
-    said = []
-    run_profile(tiny, tmp_path, progress=False, report=said.append)
-    assert len(said) == 1
-    assert "(a sliding window, say), but in layers 0, 1: 2 of 4 to 3 of 4" in said[0]
-    assert said[0].endswith("; pass --visible-only to score visible blocks alone, or shorter prompts")
-    heads = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
-    assert {(row["layer"], row["hidden_blocks"]) for row in heads} == {("0", "2"), ("1", "2"), ("2", "0")}
-
-
 def test_prompts_beyond_the_positions_of_the_model_are_told(tiny, tmp_path):
     model = save_model(tmp_path / "model", "Llama")
     config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 24}

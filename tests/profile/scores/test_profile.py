@@ -1,5 +1,4 @@
 import itertools
-from dataclasses import replace
 
 import literal
 import numpy as np
@@ -14,7 +13,6 @@ from posym_core.metrics._swaps import score_swaps
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import Prompts
-from posym_profile.scores import _layer_measurement as layer_measurement
 from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._head_table import make_dataset, top_heads
 from posym_profile.scores._labels import measure_head_labels
