@@ -40,8 +40,8 @@ def two_facts_change_places() -> Any:
     model, tokenizer = load_model()
     prompts = binding_prompts(tokenizer, facts=16, count=16)
     facts, span = prompts.blocks, slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
-    scores = profile(model, prompts.input_ids, **prompts.layout, progress=False)
-    positional, symbolic = scores.positional.mean(0), scores.symbolic.mean(0)  # [layer, head]
+    scores = profile(model, prompts)
+    positional, symbolic = (torch.tensor(x.mean("prompt").values) for x in (scores.positional, scores.symbolic))
     ranked = (positional - symbolic).flatten().argsort(descending=True)
     names = np.array([f"{head // positional.shape[1]}:{head % positional.shape[1]}" for head in range(len(ranked))])
     matrices = map_layers(model, prompts.input_ids[:1], lambda h: {"C": h.cross_logits()}, progress=False)["C"][0]
