@@ -126,10 +126,3 @@ def test_what_would_overflow_in_float32_is_held_by_float64():
     small = frequency_shares(QUERY.double() * 1e-200, KEYS.double(), ONE)
     large = frequency_shares(QUERY.double(), KEYS.double(), ONE)
     torch.testing.assert_close(small.symbolic_share, large.symbolic_share)
-
-
-test_the_public_function_that_was_called_is_named = refuse_each(
-    (lambda: swap_scores(ONE, KEYS.int(), ONE), "^swap_scores: query must|^swap_scores: keys must", TypeError),
-    (lambda: LayerShape(heads=0, dim=2), "^LayerShape: heads must be a whole number"),
-    (lambda: require_finite("x", LARGE * math.inf), "^x must be finite"),
-)

@@ -380,12 +380,15 @@ def classifier(to):
     return to(models.EncodingModel(models.ModelSettings(encoding="rope", **settings))).eval()
 
 
+def tensors(table):
+    return {name: torch.from_numpy(x.values) for name, x in table.items()}
+
+
 def many(name):
     def compute(to, put):
         model, found = to(build(name)), []
         for options in (BLOCKS, SEEN, SEEN | {"queries": [-1, 20]}):
-            scores = profile(model, put(IDS), **options)
-            found += [{name: torch.from_numpy(x.values) for name, x in scores.items()}]
+            found += [tensors(profile(model, put(IDS), **options))]
         return found
 
     return compute
@@ -426,7 +429,7 @@ def under_surgery(to, put):
     ) as operated:
         scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
         with torch.no_grad():
-            return [torch.from_numpy(x.values) for x in scores.values()], model(to(IDS)).logits
+            return tensors(scores), model(to(IDS)).logits
 
 
 def one_token_replaced(to, put):
@@ -499,7 +502,7 @@ OF_MODELS = {
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
     "origin_cube": lambda to, put: origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4),
     "edit_rope": under_surgery,
-    "measure_head_labels": lambda to, put: measure_head_labels(gemma(to), put(IDS[:, :9])),
+    "measure_head_labels": lambda to, put: tensors(measure_head_labels(gemma(to), put(IDS[:, :9]))),
     "record_head_outputs": lambda to, put: interventions.record_head_outputs(gemma(to), put(IDS)),
     "make_head_views": lambda to, put: [
         torch.from_numpy(x)

@@ -8,15 +8,13 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 
-import pybtex.database
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pybtex.richtext import Text
 
 import posym_core
 from posym_companion.catalogue import EXPERIMENTS
@@ -26,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
 MODULES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
-BOOK_TOOLS = {"jupyter-book", "sphinx", "matplotlib", "sympy", "pytest", "gguf", "ipython"}
 HEAVY = {"distributed", "joblib", "transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
 OPTIONAL = {
@@ -135,13 +132,6 @@ def test_a_wheel_has_all_files_of_the_packages() -> None:
     # Weights that modify another's go with the notice that their terms ask for.
     for weights in ROOT.glob("posym_*/**/*.safetensors"):
         assert str(weights.with_name("NOTICE").relative_to(ROOT)) in PROJECT["license-files"]
-
-
-def test_plain_installation_is_light() -> None:
-    plain = [Requirement(text) for text in requires("posym-core") or []]
-    names = {canonicalize_name(requirement.name) for requirement in plain if not requirement.marker}
-    assert {"torch", "transformers", "numpy", "safetensors", "scipy"} <= names
-    assert not names & BOOK_TOOLS
 
 
 def undeclared(path: Path, declared: set[str]) -> list[str]:

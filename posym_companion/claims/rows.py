@@ -121,7 +121,7 @@ def ask(claim: Claim, look: Look) -> Answer:
 
 
 def _count(found: Asked, case: str, outcome: Outcome) -> None:
-    each = outcome.number if isinstance(outcome.number, tuple) else (outcome.number,)
+    each: tuple[Any, ...] = outcome.number if isinstance(outcome.number, tuple) else (outcome.number,)
     if None not in each and all(map(math.isfinite, each)):
         short = [float(f"{x:.{DIGITS}g}") + 0.0 for x in each]
         found.numbers[case] = short if len(short) > 1 else short[0]

@@ -236,7 +236,7 @@ def ask_cause(result: Result, task: str, sign: int) -> Iterator:
         k = int(angles[place])
         weights = compute_attention(result, task, seed, k)
         bent[seed, place] = sign * measure_bend(weights)
-        along[seed, place] = spearmanr(weights, accuracy[seed, k])[0]  # pyright: ignore[reportArgumentType]
+        along[seed, place] = spearmanr(weights, accuracy[seed, k])[0]  # pyright: ignore
         peak = PEAKS[task](LENGTH, float(result["angles"][k]), float(strength[seed, k]))
         built[seed, place] = measure_bend(peak.numpy())
     size = built.mean(1) / measure_bend(accuracy)[:, angles].mean(1)

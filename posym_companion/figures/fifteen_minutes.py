@@ -112,10 +112,10 @@ def trainer() -> Any:
 @shown
 def your_own_facts() -> Any:
     """A model of two layers that answers about the reader's facts in the browser."""
-    facts = ["Ann red", "Ben blue", "Cleo green", "Dan pink", "Eve gold", "Fay teal"]
+    names, colours = ["Ann", "Ben", "Cleo", "Dan", "Eve", "Fay"], ["red", "blue", "green", "pink", "gold", "teal"]
     return facts_figure(
         load_facts_model(),
-        facts=[tuple(fact.split()) for fact in facts],
+        facts=list(zip(names, colours, strict=True)),
         ask="Cleo",
         caption="Each row of bars is a head (layer:head). The fact asked about is green. When two facts exchange "
         "their keys, the attention of head 1:2 follows the key.",

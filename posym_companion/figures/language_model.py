@@ -106,7 +106,7 @@ def contrasts(trends: Mapping[str, Any]) -> Picture:
     value, low, high = (
         np.array([[getattr(x, name) for x in row] for row in rows]) for name in ("value", "low", "high")
     )
-    ends = {"lower": np.minimum(low, value), "upper": np.maximum(high, value)}
+    ends: dict[str, Any] = {"lower": np.minimum(low, value), "upper": np.maximum(high, value)}
     figure = plots.dots([*trends], value, **ends, series=[*SCORES], x_label="early less late", reference=0.0)
     plt.close(figure)
     return Picture(

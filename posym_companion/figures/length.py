@@ -94,7 +94,7 @@ def smallest_betas() -> Picture:
     lengths = np.unique(np.geomspace(4, 850, 60).round().astype(int)).tolist()
     few = [4, 8, 16, 32, 64, 128, 256, 400]
     slow = [theory.find_retrieval_beta(N, 8, float(GPTJ[-1])) for N in few]
-    index = [[theory.find_planes_beta(N, GPTJ[:planes]) for N in lengths] for planes in (1, 2, 4, 8)]
+    index = [[theory.find_planes_beta(N, GPTJ[:planes].tolist()) for N in lengths] for planes in (1, 2, 4, 8)]
     retrieval = np.exp(np.interp(np.log(lengths), np.log(few), np.log(slow), right=np.nan))
     drawing = plots.curve(
         lengths,

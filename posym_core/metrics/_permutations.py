@@ -32,7 +32,7 @@ from posym_core._checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics._blocks import LARGEST_LOG, BlockLayout, MovedBlocks, measure_block_attention
+from posym_core.metrics._blocks import HIDDEN, LARGEST_LOG, BlockLayout, MovedBlocks, measure_block_attention
 from posym_core.metrics._heads import Heads
 
 
@@ -41,26 +41,34 @@ class BlockTable:
     """All that permutations of blocks can do to a head's attention, in units of the normaliser before any of them.
 
     Attributes:
-        sums: ``S[..., content, place]``, the attention that a block's content would draw at a block's place; float64.
-        outside: attention to all that is in no block, ``[...]``.
+        logs: logarithm of the attention that a block's content would draw at a block's place, ``[..., content,
+            place]``; float64, ``-inf`` where it would draw none. What stays bounded is taken of them after a
+            permutation: one that moves the largest logit away changes the normaliser by any factor.
+        log_outside: logarithm of the attention to all that is in no block, ``[...]``.
         block_length: keys per block.
     """
 
-    sums: Float[Tensor, "*batch content place"]
-    outside: Float[Tensor, "*batch"]
+    logs: Float[Tensor, "*batch content place"]
+    log_outside: Float[Tensor, "*batch"]
     block_length: int
+
+    @property
+    def sums(self) -> Float[Tensor, "*batch content place"]:
+        """Return ``S[..., content, place]``, the attention itself, cut off at 1e299."""
+        return self.logs.clamp(max=LARGEST_LOG).exp()
 
     def attention(
         self, orders: Int[Tensor, "permutation place"] | None = None
     ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
         """Return mean attention to places that hold contents ``orders[permutation, place]``, by default their own."""
         if orders is None:
-            drawn, outside = self.sums.diagonal(dim1=-2, dim2=-1), self.outside
+            drawn, outside = self.logs.diagonal(dim1=-2, dim2=-1), self.log_outside
         else:
-            places = torch.arange(self.sums.shape[-1], device=self.sums.device)
+            places = torch.arange(self.logs.shape[-1], device=self.logs.device)
             orders = _check_orders(orders, len(places)).to(places.device)
-            drawn, outside = self.sums[..., orders, places], self.outside[..., None]
-        return drawn / (self.block_length * (outside + drawn.sum(-1)))[..., None]
+            drawn, outside = self.logs[..., orders, places], self.log_outside[..., None]
+        every = torch.cat([drawn, outside[..., None].expand(*drawn.shape[:-1], 1)], -1)
+        return every.softmax(-1)[..., :-1] / self.block_length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +104,9 @@ def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
     groups = heads.group_queries(torch.float64)
     attention, every = measure_block_attention(groups, swaps), slice(0, swaps.number)
     logits = MovedBlocks(groups, swaps).visible_logits(every, every)
-    sums = logits.sub_(attention.log_z[..., None, None, None]).clamp_(max=LARGEST_LOG).exp_().sum(-2)
-    outside = heads.ungroup(attention.outside)
-    return BlockTable(sums=heads.ungroup(sums), outside=outside, block_length=swaps.block_length)
+    logs = logits.logsumexp(-2) - attention.log_z[..., None, None]
+    logs = heads.ungroup(logs.masked_fill(logs < HIDDEN / 2, -math.inf))
+    return BlockTable(logs=logs, log_outside=heads.ungroup(attention.log_outside), block_length=swaps.block_length)
 
 
 def score_permutations(
@@ -270,7 +278,7 @@ def _tabulate_cross_logits(
     require_finite("outside", others)
     log_z = torch.cat([unmoved, others], dim=-1).logsumexp(-1)
     return BlockTable(
-        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG).exp(),
-        outside=(others - log_z[..., None]).exp().sum(-1),
+        logs=wide - log_z[..., None, None],
+        log_outside=(others - log_z[..., None]).logsumexp(-1),
         block_length=1,
     )

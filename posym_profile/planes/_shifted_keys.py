@@ -211,7 +211,7 @@ class ShiftedKeys:
                 hidden = self.hidden[place].expand(rows, -1, -1)
                 named = "hidden_states" in inputs
                 args, inputs = (args, inputs | {"hidden_states": hidden}) if named else ((hidden, *args[1:]), inputs)
-            if not leave:
+            if not leave or place not in self.returned:
                 return run(*args, **inputs)
             if place in self.hidden:
                 with contextlib.suppress(_AnsweredError):

@@ -97,7 +97,8 @@ def measure_cubes(model: Any, prompts: Sequence[BlockedPrompt], batch_size: int 
 
     rows: list[dict[str, np.ndarray]] = []
     for prompt in prompts:
-        cube = origin_cube(model, torch.tensor(prompt.input_ids), **prompt.layout, batch_size=batch_size)
+        layout: dict[str, Any] = prompt.layout
+        cube = origin_cube(model, torch.tensor(prompt.input_ids), **layout, batch_size=batch_size)
         shares = {f"{name}_share": x for name, x in cube.shares.items()}
         shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in OF_SYMBOLIC_PART}
         rows.append({name: x.float().numpy() for name, x in shares.items()})

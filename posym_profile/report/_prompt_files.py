@@ -211,8 +211,8 @@ def _read_ids(line: str) -> dict[str, Any]:
         raise ValueError(f"unknown {', '.join(map(repr, unknown))}; remove it (known: {', '.join(sorted(KNOWN))})")
     if missing := [name for name in ("start", "block_length") if name not in fields]:
         raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
-    if type(fields.get("id", 0)) not in (str, int):
-        raise ValueError(f"'id' must be text or a whole number; got {shorten(fields['id'])}")
+    if type(fields.get("id", 0)) not in (str, int) or not str(fields.get("id", 0)).isprintable():
+        raise ValueError(f"'id' must be text that can be printed, or a whole number; got {shorten(fields['id'])}")
     for name, least in (("input_ids", 3), ("answer_ids", 2)):
         ids = fields.get(name, [0] * least)
         if not isinstance(ids, list) or len(ids) < least or not all(type(token) is int for token in ids):

@@ -57,11 +57,9 @@ def write_table_of_models(scores: Mapping[str, Dataset]) -> bytes:
     """Write the same of several models as one table, whose first column names the model."""
     import pandas
 
-    return _write_csv(
-        pandas.concat([tabulate_heads(x).assign(model=name) for name, x in scores.items()]).pipe(
-            lambda table: table[["model", *(name for name in table if name != "model")]]
-        )
-    )
+    tables = [tabulate_heads(x).assign(model=name) for name, x in scores.items()]
+    columns = ["model", *dict.fromkeys(name for table in tables for name in table if name != "model")]
+    return _write_csv(pandas.concat(tables).loc[:, columns])
 
 
 def _write_csv(table: DataFrame) -> bytes:

@@ -98,9 +98,9 @@ def tabulate_heads(scores: Dataset) -> DataFrame:
     if "query" in scores.dims:
         queries = scores["query"].values.tolist()
         tables = [tabulate_heads(scores.sel(query=query)) for query in queries]
-        return pandas.concat([table.assign(query=query) for query, table in zip(queries, tables, strict=True)])[
-            ["query", *tables[0].columns]
-        ].reset_index(drop=True)
+        for query, table in zip(queries, tables, strict=True):
+            table.insert(0, "query", query)
+        return pandas.concat(tables, ignore_index=True)
     columns: dict[str, DataArray] = {}
     for name in ("positional", "symbolic"):
         columns |= average_heads(scores[name], intervals=True)
@@ -113,7 +113,7 @@ def tabulate_heads(scores: Dataset) -> DataFrame:
             columns |= average_heads(scores[name], intervals=name in MAIN_SHARES)
     plain = {name: x.drop_vars(["query", "prompt"], errors="ignore") for name, x in columns.items()}
     table = xarray.Dataset(plain).to_dataframe(dim_order=["layer", "head"]).reset_index()
-    return table[table.entropy.notnull()].reset_index(drop=True)
+    return table.loc[table.entropy.notnull()].reset_index(drop=True)
 
 
 def average_heads(

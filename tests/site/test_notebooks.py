@@ -102,24 +102,26 @@ def test_folds_are_proofs_and_solutions() -> None:
     none_has(others)
 
 
+def plain(number: str) -> str:
+    """A number as it is compared: without spaces, commas and a leading zero."""
+    number = re.sub(r"[\s,]", "", number)
+    return number if number.endswith("%") else number.lstrip("0")
+
+
 def shows(text: str) -> set[str]:
-    """Numbers as a text writes them: without a leading zero, and fractions as percentages, too."""
-    found = set[str]()
-    for match in re.finditer(r"\d*\.\d+|\d+(?=\s?%)", text.replace(",", "")):
-        number, percent = match[0], text[match.end() : match.end() + 2].strip().startswith("%")
-        found.add(f"{number}%" if percent else number.lstrip("0"))
-        if not percent:
-            found |= {f"{100 * float(number):.{digits}f}%" for digits in (0, 1)}
-    return found
+    """The numbers of a text, fractions also as percentages."""
+    found = {plain(match) for match in re.findall(r"\d*\.\d+\s?%|\d*\.\d+|\d+\s?%", text)}
+    fractions = [float(number) for number in found if not number.endswith("%")]
+    return found | {f"{100 * number:.{digits}f}%" for number in fractions for digits in (0, 1)}
 
 
 def unshown(path: Path, notebook: NotebookNode) -> list[str]:
     """Numbers in a chapter's prose that no output shows and that its metadata do not say to be another's."""
-    printed = shows("\n".join(read_expected(expected_file(ROOT, path)).values()))
-    stated = shows(" ".join(notebook.metadata.get("stated", {})))
+    known = shows("\n".join(read_expected(expected_file(ROOT, path)).values()))
+    known |= shows(" ".join(notebook.metadata.get("stated", {})))
     prose = [NO_PROSE.sub(" ", cell.source) for cell in notebook.cells if cell.cell_type == "markdown"]
     written = {match[0] for text in prose for match in NUMBER.finditer(text)}
-    return sorted(number for number in written if not shows(number.replace(" ", "")) & (printed | stated))
+    return sorted(number for number in written if plain(number) not in known)
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.claims.success_by_frequency import measure_interactions, measure_losses
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery
 
@@ -79,11 +80,11 @@ def test_a_result_holds_every_condition(whole):
     asked = np.isfinite(result["log_probability"]).all(1).sum(1)
     assert asked[names.index("none")] == asked[names.index("still slowest 0.25")] == 6
     assert asked[names.index("still all")] == 4
-    assert losses(result, "none").max() == 0
-    assert losses(result, "still all").shape == (3, 4)
+    assert measure_losses(result, "none").max() == 0
+    assert measure_losses(result, "still all").shape == (3, 4)
     assert (result["symbolic"][names.index("still all")] > 1 - 1e-3).all()
     np.testing.assert_allclose(result["energy_share_symbolic"].sum(-1), 1, atol=1e-4)
-    assert set(interactions(result)) == {"nats", "share"}
+    assert set(measure_interactions(result, "removed")) == {"nats", "share"}
 
 
 def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(whole, loads, tmp_path, monkeypatch):

@@ -93,11 +93,6 @@ def test_prose_is_cut_into_blocks_of_four(tokenizer):
             draw_prompts(tokenizer, Origins(wording="prose", **kind))
 
 
-def test_facts_of_another_length_are_refused(tokenizer):
-    with pytest.raises(ValueError, match=r"facts must be 4 tokens .* makes 5 of 'lives'; pass another wording"):
-        draw_prompts(tokenizer, Origins(wording="lives"))
-
-
 def test_each_prompt_of_a_square_asks_for_its_own_fact(tokenizer):
     for wording in ("likes", "bought"):
         prompts = binding_prompts(tokenizer, facts=6, count=1, template=wording)
@@ -110,12 +105,6 @@ def test_each_prompt_of_a_square_asks_for_its_own_fact(tokenizer):
             question = tokenizer.decode(row[swaps.stop :])
             assert question.count(names[block]) == (2 if wording == "likes" else 1)
             assert not any(name in question for name in names if name != names[block])
-
-
-def test_a_draw_of_weights_is_another_model(tiny, tokenizer):
-    draws = [run(tiny, tokenizer, draw=draw)["parts"] for draw in (0, 1, 0)]
-    assert not np.array_equal(draws[0], draws[1])
-    np.testing.assert_array_equal(draws[0], draws[2])
 
 
 @pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")

@@ -29,14 +29,6 @@ def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(load
     assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
 
 
-def test_a_lead_changes_the_prompts_alone(loads, tiny, tokenizer):
-    found = measure(EXPERIMENT.shrink(RandomWeights(weights="trained", lead=2)), device="cpu", progress=False)
-    prompts = binding_prompts(tokenizer, facts=4, count=3, lead=2)
-    scores = profile(tiny, prompts.input_ids, **prompts.layout, visible_only=False)
-    np.testing.assert_allclose(found["positional"][0], scores.positional, atol=1e-5)
-    assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
-
-
 def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(loads, tiny):
     before = [x.clone() for x in tiny.parameters()]
     draws = [measure(EXPERIMENT.shrink(RandomWeights(draw=draw)), device="cpu", progress=False) for draw in (0, 1, 0)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 
@@ -57,12 +56,3 @@ def test_a_small_size_of_asking():
     )
     assert measured.arrays["difference"].max() < 1e-3
     assert measured.arrays["same"].all()
-
-
-def test_refusals(monkeypatch):
-    message = "task must be one of index, retrieval, number, letter, facts; got 'sort'"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        BrowserModels(task="sort")
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(RuntimeError, match="need Chromium on the path and found none; run `make browser`"):
-        browser_models.measure(BrowserModels())

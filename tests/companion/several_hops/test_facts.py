@@ -142,11 +142,8 @@ def test_scores_and_exchanged_keys_are_those_of_pytorch(scripts, model):
         ("Ann likes red. ben likes BLUE", [[0, 0], [1, 1]]),
         ("Pia likes lime.\nAnn lime;", [[15, 15], [0, 15]]),
         ("Ann likes red. Zoe likes blue.", "The model does not know “Zoe”. It knows the names Ann, Ben,"),
-        ("Ann likes red. Ben likes cyan.", "The model does not know “cyan”."),
         ("Ann likes. Ben likes blue.", "A fact is a name and a colour, such as “Ann likes red.”; got “Ann likes”."),
-        ("red likes Ann. Ben likes blue.", "A fact is a name and a colour, such as “Ann likes red.”; got “red likes"),
         ("Ann likes red.", "The model reads 2 to 8 facts; got 1."),
-        ("Ann red. " * 9, "The model reads 2 to 8 facts; got 9."),
     ],
 )
 def test_facts_are_read(scripts, text, expected):
@@ -165,9 +162,6 @@ def test_facts_are_read(scripts, text, expected):
         ("2", (37, [1])),
         ("the third fact", (38, [2])),
         ("4", "There are 3 facts, numbered from 1; got 4."),
-        ("", "Ask for a name, such as “Ann”, or for the number of a fact, such as “2”; got “”."),
-        ("Ann and Ben", "Ask for a name, such as “Ann”"),
-        ("red", "Ask for a name, such as “Ann”, or for the number of a fact, such as “2”; got the colour “red”."),
         ("Zoe", "The model does not know “Zoe”."),
     ],
 )
@@ -276,9 +270,7 @@ def test_its_answers_follow_exchanged_keys_by_name_and_by_number(scripts, questi
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"alt": ""}, "alt must say what is seen"),
         ({"facts": [("Ann", "red")]}, "facts must be 2 to 8 pairs of one of NAMES and one of COLOURS; got [('Ann',"),
-        ({"facts": [("Ann", "red"), ("Zoe", "red")]}, "facts must be 2 to 8 pairs of one of NAMES and one of COLOURS"),
     ],
 )
 def test_refusals_name_rule_value_and_way_out(model, changed, message):

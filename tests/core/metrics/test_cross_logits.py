@@ -1,8 +1,13 @@
+import itertools
+
 import literal
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from posym_core import cross_logits, rope_angles, rotate
+from posym_core.metrics import score_cross_logits
 
 PAIRINGS = ["halves", "neighbours"]
 
@@ -78,3 +83,37 @@ def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
     same = rotate(keys[:1].expand(9, 8), torch.arange(9), angles)
     C = cross_logits(query, same, angles)
     torch.testing.assert_close(C, C[:1].expand(9, 9))
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6), size=st.floats(0, 4), keys=st.integers(2, 6), others=st.integers(0, 2))
+def test_scores_are_those_of_a_loop_whatever_the_size_of_logits(seed, size, keys, others):
+    """A swap may take the largest logit away, by thousands: ratios are taken against what is left."""
+    generator = torch.Generator().manual_seed(seed)
+    C = torch.randn(keys, keys, generator=generator).double() * 10**size
+    outside = torch.randn(others, generator=generator).double() * 10**size if others else None
+    found = score_cross_logits(C, outside=outside, tau=0.5)
+
+    def attend(order):
+        logits = torch.cat([C[order, torch.arange(keys)], torch.empty(0).double() if outside is None else outside])
+        return logits.softmax(-1)[:keys]
+
+    before, gaps, parts = attend(torch.arange(keys)), [], []
+    for first, second in itertools.combinations(range(keys), 2):
+        order = torch.arange(keys)
+        order[[first, second]] = order[[second, first]]
+        pair, moved = before[[first, second]], attend(order)[[first, second]]
+        gaps.append((pair[0] - pair[1]).abs())
+        parts.append([literal.cosine(pair, moved, 1e-8), literal.cosine(pair.flip(0), moved, 1e-8)])
+    weights = (torch.stack(gaps) / 0.5).softmax(0)
+    expected = (weights[:, None] * torch.tensor(parts, dtype=torch.float64)).sum(0)
+    assert [float(found.positional), float(found.symbolic)] == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+def test_attention_that_stays_though_the_largest_logit_leaves_is_positional():
+    C = torch.tensor([[400.0, -400.0], [350.0, -350.0]]).double()
+    found = score_cross_logits(C, outside=torch.tensor([-3000.0]).double())
+    assert (float(found.positional), float(found.symbolic)) == (1.0, 0.0)
+    alone = score_cross_logits(torch.tensor([[400.0, -400.0], [-400.0, -350.0]]).double())
+    # Afterwards both keys draw -400, so attention is even: half of it stayed, and half followed.
+    assert (float(alone.positional), float(alone.symbolic)) == pytest.approx((0.5**0.5, 0.5**0.5))

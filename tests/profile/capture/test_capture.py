@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 from architectures import ROTARY, build, shared, tokens
-from refusals import refuse_each
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.doge import modeling_doge
@@ -105,36 +103,10 @@ def test_batches_give_what_prompts_give_alone():
         torch.testing.assert_close(call.weights(), torch.cat([calls[layer].weights() for calls in apart]))
 
 
-def test_rows_are_counted_from_either_end():
-    model, input_ids = shared("Llama"), tokens()
-    every = capture(model, input_ids, rows=None)[0]
-    some = capture(model, input_ids, rows=(3, -2))[0]
-    assert some.rows.tolist() == [3, 42]
-    assert torch.equal(some.query, every.query[:, :, [3, 42]])
-    assert torch.equal(some.visible.sum(-1).flatten().unique(), torch.tensor([4, 43]))
-
-
 def test_vocabulary_logits_are_not_computed():
     model = build("Llama")
     model.lm_head.register_forward_pre_hook(lambda *_: pytest.fail("the vocabulary logits were computed"))
     assert len(capture(model, tokens())) == 3
-
-
-def test_a_model_that_is_its_own_backbone_is_asked_for_one_row_of_logits_and_has_no_attention():
-    class Alone(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(97, 4)
-
-        def get_input_embeddings(self):
-            return self.embedding
-
-        def forward(self, input_ids, logits_to_keep=0):
-            return self.embedding(input_ids[:, -logits_to_keep:])
-
-    assert forward(Alone().eval(), tokens()).shape == (2, 1, 4)
-    with pytest.raises(UnsupportedModelError, match="Alone makes no attention call"):
-        capture(Alone().eval(), tokens())
 
 
 def test_no_weights_of_all_tokens_by_all_tokens_are_formed():
@@ -234,22 +206,6 @@ def test_half_precision_is_captured_in_float32(name):
         torch.testing.assert_close(call.weights(), weights[:, :, -1:].float(), atol=BFLOAT16_ERROR, rtol=0)
 
 
-def test_attention_that_is_no_softmax_of_its_logits_is_refused():
-    mapping = modeling_llama.ALL_ATTENTION_FUNCTIONS
-    honest = mapping["sdpa"]
-
-    def biased(module, query, key, value, mask, **options):
-        return honest(module, query, key.flip(-2), value, mask, **options)
-
-    mapping["sdpa"] = biased
-    try:
-        with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM \(LlamaAttention\) attends otherwise"):
-            forward_with_hook(shared("Llama"), tokens(), lambda call: None, verify=True)
-        assert mapping["sdpa"] is biased
-    finally:
-        del mapping["sdpa"]
-
-
 @pytest.mark.parametrize(("off", "refused"), [(0.0, False), (1.1e-4, False), (1.3e-4, True), (1e-2, True)])
 def test_outputs_may_be_off_by_a_thousand_roundings_of_their_largest(off, refused):
     model = shared("Llama")
@@ -288,14 +244,6 @@ def test_a_model_in_training_mode_is_refused(part):
             function(model, tokens())
 
 
-NO_MODEL = [(lambda: "gemma", "str"), (dict, "dict"), (lambda: nn.DataParallel(build("Llama")), "DataParallel")]
-test_what_is_no_model_is_refused = refuse_each(
-    *((lambda ask=ask, make=make: ask(make()), f"must be a Hugging Face model; got {name}$", TypeError)
-      for make, name in NO_MODEL
-      for ask in (lambda model: capture(model, tokens()), lambda model: find_planes(model, 44)))
-)  # fmt: skip
-
-
 def test_weights_that_are_not_numbers_are_refused():
     model = build("Llama")
     model.model.layers[1].self_attn.k_proj.weight.data[3, 5] = torch.nan
@@ -309,27 +257,6 @@ def test_weights_that_accelerate_brings_in_for_each_pass():
     for one, other in zip(capture(model, tokens()), capture(shared("Llama"), tokens()), strict=True):
         assert torch.equal(one.keys, other.keys)
     assert find_planes(model, 44)[0].description == find_planes(shared("Llama"), 44)[0].description
-
-
-def captured(input_ids=None, **options):
-    return lambda: capture(shared("Llama"), tokens() if input_ids is None else input_ids, **options)
-
-
-test_prompts_and_rows_that_do_not_fit = refuse_each(
-    (captured([[1, 2]]), "input_ids must be a torch tensor; got list", TypeError),
-    (captured(torch.ones(2, 9)), r"input_ids must be whole numbers.*torch.float32.*input_ids.long\(\)", TypeError),
-    (captured(tokens()[None]), r"shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
-    (captured(tokens()[:0]), r"at least one prompt.*got \(0, 44\)"),
-    *((captured(rows=(row,)), rf"rows must lie in \[-44, 44\) for 44 tokens; got \[{row}\]") for row in (44, -45)),
-    *((captured(rows=rows), r"rows must be whole numbers, one token or more, or None.*rows=\(-1,\)")
-      for rows in ((), (1.5,), ("last",))),
-    *((captured(batch_size=size), f"batch_size must be a whole number of at least 1; got {size}")
-      for size in (0, -1, 0.5)),
-)  # fmt: skip
-
-
-def test_rows_are_numbers_of_any_kind():
-    assert len(capture(shared("Llama"), tokens(), rows=(-44, torch.tensor(43)))[0].rows) == 2
 
 
 @pytest.mark.parametrize("token", [-1, 97])

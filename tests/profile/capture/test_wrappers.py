@@ -55,11 +55,6 @@ def same(wrapper, model, error):
     assert all(torch.equal(a.order, b.order) and torch.allclose(a.angles, b.angles) for a, b in planes)
 
 
-def test_a_model_alone_is_itself():
-    assert unwrap(shared("Llama")) is shared("Llama")
-    assert unwrap("a name") == "a name"
-
-
 @pytest.mark.parametrize("name", ["Llama", "GPT-J"])
 def test_compiled_models_are_scored_and_not_edited(name):
     model, compiled = build(name), torch.compile(build(name), backend="eager")

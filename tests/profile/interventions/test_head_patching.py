@@ -14,7 +14,6 @@ from refusals import refuse_each
 
 from posym_companion.solvers.single_heads import patch_each_head
 from posym_profile.capture._capturing import capture
-from posym_profile.interventions import _head_patching as head_patching
 from posym_profile.interventions._head_patching import (
     ablate_heads,
     edit_head_outputs,
@@ -131,31 +130,6 @@ def test_logits_that_a_model_divides_are_divided():
     said = record_head_outputs(model, ids)
     found = patch_each_head(model, ids[0], said.outputs[0, :, -1], ANSWERS)
     torch.testing.assert_close(found, said.logits[0, ANSWERS].expand_as(found), atol=2e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_head_silent_everywhere_is_one_whose_columns_of_the_projection_are_zero(kind):
-    model, ids = shared(kind), tokens()
-    with patch_heads(model, [(1, 2)], torch.zeros(3, ids.shape[1], 4, 16)):
-        silent = logits(model, ids)
-    without = copy.deepcopy(model)
-    with torch.no_grad():
-        find_output_projections(without)[1].weight[:, 32:48] = 0
-    torch.testing.assert_close(silent, logits(without, ids), atol=2e-4, rtol=1e-4)
-
-
-def test_each_place_gets_its_own_replacement():
-    model, ids = shared("Llama"), tokens()
-    outputs = torch.randn(3, ids.shape[1], 4, 16, generator=torch.Generator().manual_seed(2))
-
-    def change(x):
-        x[:, :, 16:32] = outputs[2, :, 1]
-
-    hook = hooked(model, 2, change)
-    expected = logits(model, ids)
-    hook.remove()
-    with patch_heads(model, [(2, 1)], outputs):
-        torch.testing.assert_close(logits(model, ids), expected)
 
 
 def test_all_heads_from_another_prompt_make_its_answer_but_for_the_token_itself():
@@ -363,21 +337,6 @@ def test_patched_heads_say_what_is_given_at_all_tokens_at_each_or_in_each_prompt
     hook.remove()
     with patch_heads(model, [(1, 3)], outputs):
         torch.testing.assert_close(logits(model, ids), expected)
-
-
-@pytest.mark.parametrize("heads", [(0, 1), [(1, 2, 3)], ["11.2"], ["11"], [(1.5, 2)], [(1.0, 2)], [], None])
-def test_what_names_no_heads_is_refused_before_a_pass(heads, monkeypatch):
-    model, ids = shared("Llama"), tokens(3)
-    said = record_head_outputs(model, ids).outputs
-    monkeypatch.setattr(head_patching, "record_head_outputs", lambda *given: pytest.fail("a pass was made"))
-    what = "a list of (layer, head), whole numbers" if heads != [] else "a list of at least one (layer, head)"
-    message = f"heads must be {what}; got {heads!r}. Pass pairs, as [(5, 1)], or what top(k, 'positional') of a profile"
-    blocks = [ablate_heads(model, heads)]
-    blocks += [ablate_heads(model, heads, by=by, input_ids=ids) for by in ("mean", "resample")]
-    blocks += [patch_heads(model, heads, said)] if heads != [] else []  # to replace none is a baseline
-    for block in blocks:
-        with pytest.raises(ValueError, match=re.escape(message)), block:
-            raise AssertionError
 
 
 def test_passes_that_do_not_fit_outputs_are_refused():

@@ -22,15 +22,12 @@ from tokenizers.models import WordLevel
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from posym_core.store._cache import MANIFEST, cache_folder, find_cache_root, find_damage
-from posym_profile import origin_cube, profile
 from posym_profile.language_models import _loading as models
 from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_config, load_model
 from posym_profile.language_models._packaged import MODELS
-from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
-from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import binding_prompts
 from posym_profile.prompts._text import read_reference_text
 
@@ -288,29 +285,6 @@ def test_smollm_computes_what_its_file_says():
         torch.testing.assert_close(model(ids).logits[0], expected, rtol=0, atol=1e-3)
 
 
-def test_smollm_knows_english_and_is_measured_like_any_other():
-    need("smollm2-135m")
-    model, tokenizer = packaged("smollm2-135m")
-    text = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False).input_ids[:512]).view(2, 256)
-    assert tokenizer("The capital of France is").input_ids[0] == 504
-    with torch.no_grad():
-        loss = model(text, labels=text).loss
-        said = model(tokenizer("The capital of France is", return_tensors="pt").input_ids).logits[0, -1].argmax()
-    assert tokenizer.decode(said) == " Paris"
-    # A blind guess among its tokens would be 10.8.
-    assert 2 < loss < 4
-    prompts = binding_prompts(tokenizer, facts=4, count=2)
-    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == prompts.start == 1
-    planes = find_planes(model, prompts.input_ids.shape[1])
-    assert len(planes) == 30
-    torch.testing.assert_close(planes[0].angles.double(), 1e5 ** (-torch.arange(32.0).double() / 32), rtol=0, atol=1e-4)
-    scores = profile(model, prompts.input_ids, **prompts.layout, progress=False, planes=planes)
-    assert scores.positional.shape == (2, 30, 9)
-    cube = origin_cube(model, prompts.input_ids[:1], **prompts.layout, planes=planes)
-    assert cube.shares["origin"][0].abs().max() < 1e-6
-    assert 0 <= choose_answers(model, prompts).accuracy <= 1
-
-
 def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
     words = Tokenizer(WordLevel({"<unk>": 0, "Bob": 1}, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
@@ -413,18 +387,6 @@ def test_altered_additions_are_refused(name, monkeypatch):
         load_finetuned_factors(name)
 
 
-def test_one_table_says_where_every_packaged_model_comes_from_and_under_which_licence():
-    lines = {line.split("`")[1]: line for line in weights.write_packaged_table().splitlines()[2:]}
-    assert list(lines) == list(weights.NAMES)
-    for name, line in lines.items():
-        base = MODELS[weights.find_base(name)]
-        assert base.licence in line
-        said = (base.package, base.file, base.sha256[:12])
-        if name in TAUGHT:
-            said = ("posym-core", f"{name}.safetensors", TAUGHT[name].sha256[:12])
-        assert all(word in line for word in said)
-
-
 @pytest.mark.parametrize("changed", ["config.json", "tokenizer.json", "model.safetensors", "tokenizer.model"])
 def test_a_folder_with_another_file_of_its_model_is_another_model(changed, tmp_path):
     """The same weights with another rope_theta give other scores, which must not pass for those that are there."""
@@ -465,28 +427,6 @@ def test_an_index_names_safetensors_files_beside_it_alone(tmp_path, monkeypatch,
     for read in (models.identify_model, load_model):
         with pytest.raises(ValueError, match=rf"beside their index, and .* names '{named}'; save the model"):
             read(str(folder))
-
-
-def test_a_folder_without_words_has_no_tokenizer(tmp_path):
-    build("Llama").save_pretrained(tmp_path)
-    with pytest.raises((OSError, ValueError), match="tokenizer"):
-        load_model(str(tmp_path), device="cpu")
-
-
-@pytest.mark.parametrize(("kind", "said"), [
-    ("t5", r"is an encoder-decoder \(t5\)"),
-    ("bert", r"is no decoder of text \(bert\); use a decoder"),
-    ("vit", r"is no decoder of text \(vit\)"),
-])  # fmt: skip
-def test_what_is_no_decoder_is_refused_before_its_weights(kind, said, tmp_path):
-    AutoConfig.for_model(kind).save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModelError, match=said):
-        load_model(str(tmp_path), device="cpu")
-
-
-def test_a_name_that_is_none_is_transformers_to_refuse():
-    with pytest.raises(OSError, match="huggingface"):
-        load_model("nobody/has-this-model", device="cpu")
 
 
 def test_the_additions_travel_with_their_notice(root):

@@ -9,8 +9,6 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split, Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from posym_companion.several_hops.hop_answers import answer_questions
-from posym_companion.several_hops.hop_questions import draw_hop_questions
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.prompts import Draft, PromptTokens, binding_prompts, draft_prompts
 from posym_profile.prompts._binding import TEMPLATES
@@ -65,13 +63,6 @@ def test_attributes_repeat_equally_often_when_there_are_too_few(by_word):
         assert sorted(torch.unique(answers, return_counts=True)[1].tolist()) == [1, 2, 2, 2]
 
 
-def test_seeds_decide_everything(by_word):
-    one, same, other = (binding_prompts(by_word, facts=4, count=5, seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(one.input_ids, same.input_ids)
-    assert torch.equal(one.target, same.target)
-    assert not torch.equal(one.input_ids, other.input_ids)
-
-
 def test_a_tokenizer_without_a_mark_of_beginning_starts_with_the_first_fact(by_word):
     bare = tokenizer_of(by_word.get_vocab(), Whitespace())
     prompts = binding_prompts(bare, facts=2, count=2)
@@ -91,14 +82,6 @@ def test_the_packaged_tokenizer_has_words_for_256_facts(template):
     assert torch.equal(frames, frames[:1, :1].expand_as(frames))
 
 
-def test_words_are_many_and_different():
-    for kind in KINDS:
-        assert len(set(read_words(kind))) == len(read_words(kind))
-    assert len(read_words("names")) > 500
-    with pytest.raises(ValueError, match=r"kind must be one of 'names', 'colours', .*; got 'verbs'"):
-        read_words("verbs")
-
-
 @pytest.mark.parametrize(("options", "message"), [
     ({"facts": 9}, "only 8 names are one token for this tokenizer and facts=9; pass facts=8 or fewer"),
     ({"facts": 1}, "facts must be a whole number of at least 2; got 1"),
@@ -113,12 +96,6 @@ def test_what_does_not_fit_is_refused(by_word, options, message):
     with pytest.raises(ValueError, match=message):
         binding_prompts(by_word, **({"facts": 4, "count": 2} | options))
     assert binding_prompts(by_word, facts=6, count=1, lead=2).start == 9
-
-
-def test_tokenizers_that_cut_words_are_refused():
-    letters = tokenizer_of(["?", ".", *"abcdefghijklmnopqrstuvwxyz"], Split(Regex(""), "isolated"))
-    with pytest.raises(ValueError, match="only 0 names are one token"):
-        binding_prompts(letters, facts=2, count=1)
 
 
 def test_facts_of_unequal_length_are_refused(by_word):
@@ -146,20 +123,6 @@ def test_choices_are_made_among_the_named_alternatives(by_word):
         assert float(found.log_probability[prompt]) == pytest.approx(expected, abs=1e-5)
     assert found.accuracy == float(found.correct.double().mean())
     assert found.chance == 0.25
-
-
-def test_what_cannot_choose_is_refused(by_word):
-    model, prompts = build("Llama", vocab_size=len(by_word)), binding_prompts(by_word, facts=4, count=2)
-    for batch_size in (0, -1):
-        with pytest.raises(ValueError, match=f"batch_size must be a whole number of at least 1; got {batch_size}"):
-            choose_answers(model, prompts, batch_size=batch_size)
-    with pytest.raises(ValueError, match=r"input_ids must be token ids from 0 to 8, .*own tokenizer"):
-        choose_answers(build("Llama", vocab_size=9), prompts)
-    with pytest.raises(ValueError, match=r"in training mode.*call model.eval\(\)"):
-        choose_answers(model.train(), prompts)
-    questions = draw_hop_questions("letter", count=1, lengths=(6,), seed=2)[6]
-    with pytest.raises(ValueError, match=r"in training mode.*call model.eval\(\)"):
-        answer_questions(model, by_word, questions, ["which"])
 
 
 def test_a_tie_is_not_right(by_word):

@@ -77,14 +77,6 @@ def test_tasks_are_lists_or_not(task, repeats, lead):
         assert frame.lead == lead
 
 
-def test_prose_in_blocks_of_four_tokens_has_no_frame():
-    _, tokenizer = packaged()
-    prompts = make_prompts(tokenizer, "text", facts=64, count=5)
-    for ids in prompts.input_ids.tolist():
-        frame = find_frame(ids, start=prompts.start, block_length=4, blocks=16)
-        assert (frame.repeats, frame.lead) == (False, 0)
-
-
 def test_blocks_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="blocks cover 8 keys from start=1"):
         find_frame([1, 2, 3, 4], start=1, block_length=4, blocks=2)

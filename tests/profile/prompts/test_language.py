@@ -105,14 +105,6 @@ def test_windows_of_text_are_the_text_and_do_not_overlap(tokenizer):
     assert all(len(set(row)) == 8 for row in prompts.answer_ids.tolist())
 
 
-def test_the_reference_text_is_prose():
-    text = read_reference_text()
-    assert len(text) > 50_000
-    paragraphs = text.split("\n")
-    assert len(set(paragraphs)) == len(paragraphs)
-    assert all(paragraph[0].isupper() and paragraph[-1] in ".:" for paragraph in paragraphs)
-
-
 def test_the_packaged_model_solves_what_the_book_calls_solved(packaged):
     model, tokenizer = packaged
     for make, facts in ((index_prompts, 8), (induction_prompts, 8), (keyvalue_prompts, 4)):

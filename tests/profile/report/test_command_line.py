@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import itertools
 import json
 import os
@@ -12,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +20,6 @@ import transformers
 from architectures import packaged
 from saved_models import save_model
 
-from posym_companion import catalogue, experiments
 from posym_companion.claims.rows import read_rows
 from posym_companion.language_models import binding_profile
 from posym_companion.results import load_result
@@ -127,15 +124,6 @@ def test_claims_are_json_and_are_judged_anew_by_other_results(tmp_path, capsys):
     assert "is not there" in found["headline"]
 
 
-def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
-    def refuse(*a, **k):
-        raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
-
-    monkeypatch.setattr(profile_settings, "sha256", refuse)
-    assert main([*tiny, "--out", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "error: prompts.jsonl: Permission denied\n"
-
-
 def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(profile_settings, "identify_model", lambda *a: pytest.fail("asked for the model"))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
@@ -222,37 +210,12 @@ def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_pat
     assert not (tmp_path / "folder").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["profile", "gemma-3-270m", "--task", "text"],
-        ["profile", "gemma-3-270m", "--out", "x"],
-        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--input", "y"],
-        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--queries", "all"],
-    ],
-)
-def test_wrong_usage_has_status_2(arguments, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert "usage: posym " in capsys.readouterr().err
-
-
 def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
 
     config = transformers.LlamaConfig()
     config._commit_hash = "abc"
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: config)
     assert models.identify_model("owner/name") == {"revision": "abc"}
-
-
-def test_the_catalogue_knows_every_experiment(root: Path):
-    files = (root / "posym_companion").rglob("*.py")
-    having = [path.relative_to(root) for path in files if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")]
-    assert sorted(".".join(path.with_suffix("").parts) for path in having) == sorted(catalogue.MODULES.values())
-    for name, said in catalogue.EXPERIMENTS.items():
-        assert experiments.experiment_module(name).__doc__.startswith(said)
 
 
 def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monkeypatch, capsys):

@@ -206,25 +206,6 @@ def test_sizes_are_what_the_page_holds(found, given):
     assert estimate_size(object(), found.prompts, given.tau) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--explorer-prompts", "3"],
-         "--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too"),
-        (["--explorer", "--explorer-prompts", "0"], "explorer_prompts must be a whole number of at least 1; got 0"),
-        (["--explorer", "--explorer-layers", "3-1"],
-         "--explorer-layers must be numbers below 10,000 and runs of them, as 0-7,12; got '3-1'"),
-        (["--explorer", "--explorer-layers", "1,1"],
-         "layers of the explorer must be different numbers from 0 on; got [1, 1]"),
-    ],
-)  # fmt: skip
-def test_the_command_refuses(tmp_path, capsys, arguments, message):
-    out = tmp_path / "out"
-    assert main(["profile", "nothing/here", "--task", "binding", "--no-report", "--out", str(out), *arguments]) == 1
-    assert message in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_the_command_writes_it(given, tmp_path, capsys):
     options = ["--input", given.input, "--out", str(tmp_path / "out"), "--no-progress", "--device", "cpu"]
     choice = ["--no-report", "--explorer", "--explorer-prompts", "2", "--explorer-layers", "0-1"]
@@ -282,16 +263,6 @@ def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, schem
     # A window of 16 hides blocks of the longer prompts.
     page.locator("[name=input]").select_option("shape0")
     assert page.locator(".posym-ex-blind").is_visible()
-
-
-def test_a_token_says_its_share(found, visit):
-    page = visit(found.folder / NAME)
-    word = page.locator(".posym-ex-prompt .posym-ex-block span").nth(5)
-    word.hover()
-    tip = page.locator(".posym-ex-prompt + .posym-tip")
-    assert re.fullmatch(r"token 8 “.*”, block 2: [\d.]+%(, mean [\d.]+%)?", tip.text_content())
-    page.mouse.move(0, 0)
-    assert not tip.is_visible()
 
 
 def test_a_finger_taps_a_token(found, visit):

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from saved_models import save_model
 
 from posym_profile.__main__ import main
 from posym_profile.language_models._loading import load_tokenizer
-from posym_profile.report import _profile_settings as profile_settings
 from posym_profile.report._folder import read_scores
 from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts
-from posym_profile.report._prompt_files import PromptFileError, read_fields, read_prompts
+from posym_profile.report._prompt_files import PromptFileError, read_prompts
 
 TEXT = "Ann likes red. Bob likes blue. Bob likes"
 MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
@@ -106,23 +103,6 @@ def test_a_bad_prompt_is_refused_with_its_line(line, message, tmp_path, tokenize
         read_prompts(tmp_path / "p.txt", tokenizer)
 
 
-def test_files_that_are_no_text_are_refused(tmp_path):
-    (tmp_path / "p.txt").write_bytes(b"a\n\xff")
-    with pytest.raises(PromptFileError, match=r"p\.txt, line 2: this line is not UTF-8; save the file in UTF-8"):
-        read_fields(tmp_path / "p.txt")
-    (tmp_path / "rows.csv").write_text("a,b\nAnn,red\n", encoding="utf-8")
-    with pytest.raises(PromptFileError, match=r"rows\.csv, line 1: a line must be one JSON object, .* called \.txt"):
-        read_fields(tmp_path / "rows.csv")
-
-
-@given(st.binary(max_size=60))
-def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tmp_path_factory, content):
-    path = tmp_path_factory.getbasetemp() / "any.txt"
-    path.write_bytes(content)
-    with pytest.raises(PromptFileError, match=r"any\.txt"):
-        read_fields(path)
-
-
 def measured(model, out, *source):
     assert main(["profile", model, *map(str, source), "--no-report", "--out", str(out)]) == 0
     return read_scores(out)
@@ -149,23 +129,6 @@ def test_marked_text_and_token_ids_by_hand_have_the_same_profile(model, tokenize
         assert [(x.input_ids, x.answer_ids[x.target]) for x in one] == [
             (x.input_ids, x.answer_ids[x.target]) for x in two
         ]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (["--input", "bad.txt"], "bad.txt, line 1: no block is marked in 'no mark'"),
-        (["--input", "nowhere.txt"], "there is no prompt file at nowhere.txt; pass a .txt file of text with"),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_told_before_anything_is_loaded(wrong, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(profile_settings, "identify_model", lambda *a: pytest.fail("loaded"))
-    monkeypatch.chdir(tmp_path)
-    for name, content in (("bad.txt", "no mark"), ("p.txt", MARKED)):
-        (tmp_path / name).write_text(content)
-    assert main(["profile", "owner/model", *wrong, "--out", "out"]) == 1
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_prompts_that_a_tokenizer_refuses_leave_a_folder_as_it_was(model, tmp_path, capsys):

@@ -1,11 +1,8 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from saved_models import WORDS, save_model
 
-from posym_profile import load_model
 from posym_profile.report._prompt_files import (
     BlockedPrompt,
     PromptFileError,
@@ -111,14 +108,6 @@ def test_a_tokenizer_without_offsets_asks_for_token_ids():
         read_marked_text(MARKED, slow, id="1")
 
 
-@given(st.binary(max_size=80))
-def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tokenizer, tmp_path_factory, content):
-    path = tmp_path_factory.getbasetemp() / "any.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(PromptFileError, match=r"line \d+: |holds no prompt"):
-        read_prompts(path, tokenizer)
-
-
 def test_prompts_of_different_shapes_are_no_batch(read):
     several = read(IDS, IDS | {"input_ids": [*IDS["input_ids"], 3], "blocks": 2, "id": "longer"})
     with pytest.raises(
@@ -127,10 +116,3 @@ def test_prompts_of_different_shapes_are_no_batch(read):
         join_prompts(several)
     with pytest.raises(ValueError, match=r"a batch needs a prompt, .* got 0 prompts of 0 shapes"):
         join_prompts([])
-
-
-def test_a_model_reads_what_the_file_says(tmp_path):
-    model, tokenizer = load_model(str(save_model(tmp_path)), device="cpu")
-    (tmp_path / "p.jsonl").write_text(json.dumps(IDS))
-    batch = join_prompts(read_prompts(tmp_path / "p.jsonl", tokenizer))
-    assert model(batch.input_ids).logits.shape == (1, 8, 97)

@@ -1,5 +1,4 @@
 import itertools
-from dataclasses import replace
 
 import literal
 import numpy as np
@@ -14,7 +13,6 @@ from posym_core.metrics._swaps import score_swaps
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import Prompts
-from posym_profile.scores import _layer_measurement as layer_measurement
 from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._head_table import make_dataset, top_heads
 from posym_profile.scores._labels import measure_head_labels
@@ -132,16 +130,6 @@ def test_products_are_in_float32_on_cards_that_are_slow_in_float64(capability, d
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert profiling.choose_products(torch.device("cuda")) == dtype
     assert profiling.choose_products(torch.device("cpu")) == torch.float64
-
-
-def test_a_call_is_brought_to_the_cpu_whole(other_device):
-    (call, *_) = capture(shared("gpt-oss"), tokens())
-    names = ("query", "keys", "visible", "rows", "sinks")
-    there = replace(call, **{name: getattr(call, name).to(other_device) for name in names})
-    here = layer_measurement._move_to_cpu(there)
-    for name in names:
-        assert getattr(here, name).device.type == "cpu"
-        assert torch.equal(getattr(here, name), getattr(call, name))
 
 
 def test_planes_are_scored_one_by_one():

@@ -11,7 +11,6 @@ from architectures import shared, tokens
 from posym_profile import HiddenBlocksWarning, profile, top_heads
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
-from posym_profile.scores import _layer_measurement as layer_measurement
 from posym_profile.scores import map_layers
 from posym_profile.scores._layer_heads import read_layer_heads
 from posym_profile.scores._layer_measurement import resolve_queries
@@ -138,16 +137,6 @@ def test_anything_is_measured_at_any_token():
         expected = shared("Gemma3", "eager")(ids, output_attentions=True).attentions
     rows = torch.stack([layer[:, :, [5, 43]].transpose(1, 2) for layer in expected], 2)
     torch.testing.assert_close(found, rows, atol=1e-5, rtol=0)
-
-
-def test_rows_of_matrices_are_not_formed_for_one_query(monkeypatch):
-    """A token costs a row: attention is never captured for others."""
-    seen, receive = [], layer_measurement._Layers.receive
-    monkeypatch.setattr(
-        layer_measurement._Layers, "receive", lambda self, call: [seen.append(call.query.shape), receive(self, call)]
-    )
-    profile(shared("Llama"), tokens(), queries=[20, 30], **SEEN)
-    assert {shape[2] for shape in seen} == {2}
 
 
 @pytest.mark.parametrize(("queries", "error", "message"), [

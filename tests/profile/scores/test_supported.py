@@ -163,14 +163,6 @@ def test_the_command_ends_with_a_status(capsys, name, status, said):
     assert capsys.readouterr().out.startswith(said)
 
 
-def test_a_packaged_model_is_answered(packaged, capsys):
-    assert main(["support", "gemma-3-270m-binds"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(
-        "gemma-3-270m-binds: supported, exact (Gemma3ForCausalLM, from transformers 5.0.0 on)\n268,098,176"
-    )
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_packaged_model_is_answered_without_its_package(name, no_weights, monkeypatch):
     monkeypatch.setattr(packaged_models, "convert_packaged", lambda *a: pytest.fail("converted"))

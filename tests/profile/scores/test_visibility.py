@@ -14,7 +14,7 @@ from posym_profile.planes import find_planes
 from posym_profile.scores import tabulate_heads
 from posym_profile.scores._layer_heads import read_layer_heads
 from posym_profile.scores._profiling import score_layer
-from posym_profile.scores._visibility import describe_hidden_blocks, describe_long_prompts
+from posym_profile.scores._visibility import describe_long_prompts
 
 SCORES = ("positional", "symbolic", "entropy")
 # The last of 44 tokens sees 28 to 43 through a window of 16: of ten blocks from 2 on one is cut, and three are whole.
@@ -108,17 +108,6 @@ def test_blocks_that_are_seen_here_and_there_are_not_cut_out():
     with pytest.raises(ValueError, match=r"visible_only scores blocks that stand next to each other, but layer 0 sees "
                        r"blocks 0, 1, 3 to 9 of 10; pass visible_only=False, or other blocks"):  # fmt: skip
         score_layer(replace(heads, visible=visible), BlockLayout(start=2, block_length=4, blocks=10), visible_only=True)
-
-
-@pytest.mark.parametrize(("visible", "blocks", "said"), [
-    ([[4, 4], [4, 4]], [4, 4], None),
-    ([[3, 4]], [4], "but in layer 0: 3 of 4."),
-    ([[3, 4, 0, 3, 3, 3]], [4], "but in layers 0, 3 to 5: 3 of 4; layer 2: 0 of 4."),
-    ([[3, 8], [2, 4]], [8, 4], "but in layer 0: 2 of 4 to 3 of 8."),
-])  # fmt: skip
-def test_hidden_blocks_in_words(visible, blocks, said):
-    found = describe_hidden_blocks(visible, blocks, "So be it")
-    assert said in found and found.endswith(". So be it") if said else found is None
 
 
 @pytest.mark.parametrize(("tokens_there", "beyond"), [(44, 0), (45, 1)])
