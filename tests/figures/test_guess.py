@@ -3,7 +3,6 @@
 import pytest
 from axe import violations
 from in_browser import move
-from refusals import refuse_each
 
 from posym_figures import Bars, Guess, Slider, slider_figure
 
@@ -15,16 +14,6 @@ DRAG = Guess("Drag.", [2.0, 1.0], bars=("a", "b"), start=[1.0, 1.0], limits=(0, 
 def asking(guess, **options):
     return slider_figure([Bars("B", ["x", "y"], [[1, 2], [3, 4]])], [Slider("s", "S", [1, 2])], caption="Seen so.",
                          alt="Two bars.", guess=guess, **options)  # fmt: skip
-
-
-test_refusals_name_rule_value_and_way_out = refuse_each(
-    (lambda: Guess("Q", "a"), "two choices or bars at least, and not both; got 0 choices and 0 bars"),
-)  # fmt: skip
-
-
-def test_heights_are_shares_of_the_axis_and_a_choice_is_its_place() -> None:
-    assert DRAG.data() == {"answer": [0.5, 0.25], "start": [0.25, 0.25], "limits": [0, 4], "because": ""}
-    assert PICK.data() == {"answer": 1, "because": "Each took its height along."}
 
 
 def test_without_scripts_and_on_paper_the_figure_is_there_at_once(browser, open_page, tmp_path) -> None:

@@ -49,13 +49,6 @@ def test_padding_that_is_left_out_changes_nothing(name):
     torch.testing.assert_close(found(batch[2:, :4]), scores[2:], rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last"])
-def test_as_released_padding_is_looked_at_and_pooled_over(pooling):
-    found = model("rope", mask_padding=False, pooling=pooling)
-    longer = torch.cat([tokens(), torch.zeros(3, 4, dtype=torch.long)], 1)
-    assert (found(longer) - found(tokens())).abs().amax(1).min() > 1e-3
-
-
 def norm(x):
     return (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
 
@@ -83,13 +76,10 @@ def test_word_by_word():
 
 
 def test_last_token_of_a_causal_model_knows_nothing_behind_it():
-    found = model("alibi", causal=True, pooling="last")
-    batch = tokens(1)
-    longer = torch.cat([batch, torch.tensor([[3, 5]])], 1)
-    stream = [call.inputs for call in found.calls(longer)]
-    for call, inputs in zip(found.calls(batch), stream, strict=True):
-        torch.testing.assert_close(call.inputs, inputs[:, :10], rtol=0, atol=1e-6)
-    assert (found(longer) - found(batch)).abs().max() > 1e-3
+    found, longer = model("alibi", causal=True, pooling="last"), torch.cat([tokens(1), torch.tensor([[3, 5]])], 1)
+    for call, more in zip(found.calls(tokens(1)), found.calls(longer), strict=True):
+        torch.testing.assert_close(call.inputs, more.inputs[:, :10], rtol=0, atol=1e-6)
+    assert (found(longer) - found(tokens(1))).abs().max() > 1e-3
 
 
 def test_nope_does_not_see_the_order_and_others_do():
@@ -105,17 +95,15 @@ def test_nope_does_not_see_the_order_and_others_do():
 
 @pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"mla"}))
 def test_all_encodings_start_from_the_same_weights(name):
-    causal = {"causal": True}
-    reference = dict(EncodingModel(settings("nope", **causal), seed=3).named_parameters())
-    found = dict(EncodingModel(settings(name, **causal), seed=3).named_parameters())
+    state = torch.get_rng_state()
+    reference, found, other = (
+        dict(EncodingModel(settings(kind, causal=True), seed=seed).named_parameters())
+        for kind, seed in (("nope", 3), (name, 3), (name, 4))
+    )
+    assert torch.equal(torch.get_rng_state(), state)
     for label, parameter in reference.items():
         assert torch.equal(found[label], parameter), label
-    other = EncodingModel(settings(name, **causal), seed=4)
-    assert not torch.equal(other.embedding.weight, found["embedding.weight"])
-    state = torch.get_rng_state()
-    again = dict(EncodingModel(settings(name, **causal), seed=3).named_parameters())
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(again[label], parameter) for label, parameter in found.items())
+    assert not torch.equal(other["embedding.weight"], found["embedding.weight"])
 
 
 def test_absolute_encodings_enter_once_and_may_be_added_to_others():
@@ -125,10 +113,6 @@ def test_absolute_encodings_enter_once_and_may_be_added_to_others():
     both = model("rope", added="sinusoidal")
     torch.testing.assert_close(both.stream(tokens()), found.stream(tokens()))
     assert isinstance(both.layers[1].attention.encoding, RoPE)
-    learned = EncodingModel(settings("learned", options={"learned": {"spread": 0.1}}))
-    vectors = [label for label, _ in learned.named_parameters() if "vectors" in label]
-    assert vectors == ["absolute.0.vectors"]
-    assert float(learned.absolute[0].vectors.detach().std()) == pytest.approx(0.1, rel=0.2)
 
 
 def test_one_head_alone_may_see_positions():
@@ -151,7 +135,6 @@ def test_calls_are_what_the_layers_compute():
 
 def test_an_edit_switches_heads_off():
     found, batch = model("rope"), tokens()
-    assert torch.equal(found(batch, replace_heads({})), found(batch))
     off = replace_heads({(1, 0): torch.zeros(8)})
     cut = model("rope")
     cut.layers[1].attention.value.weight[:8] = 0
@@ -168,11 +151,9 @@ def test_mean_ablation_puts_a_heads_average_in_its_place():
     attention = found.layers[layer].attention
     for sentence in batch:  # by hand: one sentence at a time, without its padding
         words = sentence[sentence != 0][None]
-        stream = found.layers[0](found.stream(words), None)
-        inputs = found.layers[layer].attention_norm(stream)
-        weights = attention.call(inputs, None).logits[0, head].softmax(-1)
-        values = attention.value(inputs)[0, :, 8:]
-        said += [sum(weights[t, k] * values[k] for k in range(len(values))) for t in range(len(values))]
+        inputs = found.layers[layer].attention_norm(found.layers[0](found.stream(words), None))
+        weights, values = attention.call(inputs, None).logits[0, head].softmax(-1), attention.value(inputs)[0, :, 8:]
+        said += [sum(w * value for w, value in zip(row, values, strict=True)) for row in weights]
     mean = torch.stack(said).mean(0)
     torch.testing.assert_close(found.mean_reads(batch)[layer, head], mean)
 
@@ -182,17 +163,8 @@ def test_mean_ablation_puts_a_heads_average_in_its_place():
     expected = found(batch)
     by_hook.remove()
     torch.testing.assert_close(found(batch, replace_heads({(layer, head): mean})), expected)
-    answers = SentenceBatch(tokens=batch, answer=expected.argmax(1))
-    whole, each = ablate_each_head(found, answers, by="mean")
+    _, each = ablate_each_head(found, SentenceBatch(tokens=batch, answer=expected.argmax(1)), by="mean")
     assert each[layer, head] == 1
-    assert whole == float(mark_right_classes(found, answers).double().mean())
-
-
-def test_mean_ablation_of_a_head_that_says_one_thing_changes_nothing():
-    found, batch = model("rope"), tokens()
-    found.embedding.weight[:] = found.embedding.weight[1]  # every word reads the same values
-    answers = SentenceBatch(tokens=batch, answer=found(batch).argmax(1))
-    assert ablate_each_head(found, answers, by="mean")[1].eq(1).all()
 
 
 @pytest.mark.parametrize("name", list(ENCODINGS))
