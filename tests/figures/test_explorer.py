@@ -119,10 +119,10 @@ def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
         live = profile(packaged[0], prompts.input_ids, **cut, tau=tau, progress=False)
         place = experiment.LENGTHS.index(length), experiment.TAUS.index(tau)
         for name in ("positional", "symbolic"):
-            np.testing.assert_allclose(measured[name][place], getattr(live, name).numpy().mean(0), atol=1e-4)
-            spread = np.abs(np.diff(getattr(live, name).numpy(), axis=0)[0]) / 2
+            np.testing.assert_allclose(measured[name][place], np.asarray(getattr(live, name)).mean(0), atol=1e-4)
+            spread = np.abs(np.diff(np.asarray(getattr(live, name)), axis=0)[0]) / 2
             np.testing.assert_allclose(measured[f"{name}_margin"][place], 12.706 * spread, atol=2e-3)
-    np.testing.assert_allclose(measured["entropy"], live.entropy.numpy().mean(0), atol=1e-4)
+    np.testing.assert_allclose(measured["entropy"], np.asarray(live.entropy).mean(0), atol=1e-4)
     np.testing.assert_allclose(measured["attention"].sum(-1), 1, atol=1e-5)
     assert measured["tokens"][1].strip().isalpha()
 
@@ -281,19 +281,6 @@ def test_the_temperature_moves_the_points(open_page):
     # The temperature changes neither what is attended to nor the planes.
     assert different(before, drawn(page)) == {"plane", "readout", "map", "ranks"}
     page.wait_for_function(SETTLED, arg="#head=2.1&tau=0.01")
-
-
-def test_a_reload_restores_what_was_seen(open_page):
-    page = open_page()
-    page.locator("[name=head]").select_option("4")
-    page.locator("[name=input]").select_option("text")
-    set_slider(page, "tau", 2)
-    set_slider(page, "block", 2)
-    page.wait_for_function(SETTLED, arg="#head=1.1&input=text&block=4&tau=1")
-    before = drawn(page)
-    page.reload()
-    assert drawn(page) == before
-    assert page.evaluate("history.length") == 2
 
 
 def test_addresses_are_read_with_care(open_page):

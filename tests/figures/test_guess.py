@@ -1,7 +1,6 @@
 """A figure that asks first: what it refuses, what it hides, and what it says to a guess by hand and by keyboard."""
 
 import pytest
-from axe import violations
 from in_browser import move
 
 from posym_figures import Bars, Guess, Slider, slider_figure
@@ -56,14 +55,3 @@ def test_dragged_bars_are_measured_against_the_right_heights(open_page) -> None:
         "Your bars are 0.52 from the right heights on average. Left as they were, they would be 0.50 away."
     )
     assert page.locator(".posym-bar").all_inner_texts() == ["a\n2.00", "b\n1.00"]
-
-
-@pytest.mark.parametrize("guess", [PICK, DRAG], ids=["choices", "bars"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_accessible_and_narrow_before_and_after(open_page, guess: Guess, theme: str) -> None:
-    page = open_page([asking(guess)], root='lang="en"', head="<title>T</title>", theme=theme, width=320)
-    for _ in range(2):
-        assert page.evaluate("document.documentElement.scrollWidth") <= 320
-        assert violations(page, theme, "figure") == []
-        page.get_by_role("button", name="Just show", include_hidden=True).dispatch_event("click")
-    assert page.locator(".posym-panels").is_visible()

@@ -37,8 +37,8 @@ def opened(browser, tmp_path: Path):
     """Opens the figure twice on a page that shares its style and script, as the site's pages do, from a file."""
     page = f'<!doctype html><html lang="en"><head><title>T</title></head><body>{FIGURE.html * 2}</body></html>'
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    (tmp_path / "_static").mkdir()
     finish_site.share_figure_files(tmp_path)
-    finish_site.carry_style(tmp_path)
     complaints: list[str] = []
 
     def open_page(hash="", file="page.html", **options):

@@ -241,8 +241,6 @@ def test_a_figure_whose_kernel_is_gone_stands_at_a_setting_that_it_draws_and_say
     assert note.inner_text() == (
         "The kernel does not answer. The figure stands at the nearest setting that was computed before."
     )
-    page.locator("input[type=range]").fill("1.7")  # from now on it never stands between settings
-    assert labelled_and_drawn(page) == ("0.9", "900")
     # Was it only busy, its answer moves the figure.
     widget.values = {"field": 0.62}
     page.evaluate("shown => tell('shown', shown)", widget.shown)
@@ -263,16 +261,3 @@ def test_an_answer_to_what_was_asked_before_moves_nothing(field) -> None:
     page.evaluate("() => tell('error', 'ValueError: no field here')")
     assert labelled_and_drawn(page) == ("0.52", "520")
     assert page.inner_text(".posym-error") == "ValueError: no field here"
-
-
-def test_what_is_kept_while_the_kernel_computes_is_named_by_what_is_drawn(field, tmp_path) -> None:
-    page, _ = field
-    type_in(page, "0.62")
-    page.click(".posym-keep summary")
-    with page.expect_download() as news:
-        page.click("text=CSV")
-    news.value.save_as(tmp_path / "kept.csv")
-    assert (tmp_path / "kept.csv").read_text("utf-8").splitlines()[1].startswith("0.7,,field,,700")
-    page.click("text=Page")
-    page.clock.fast_forward(11_000)
-    assert page.inner_text(".posym-said") == "The kernel does not answer, so there is no field.html."

@@ -229,18 +229,6 @@ def test_a_choice_and_a_slider_move_the_same_drawing(open_page):
     assert shown.text_content() == "5"
 
 
-def test_points_change_their_group_with_a_slider(open_page):
-    groups = [[0, 1, 1], [2, 1, 1], [1, 1, 1]]
-    kinds = {"group_labels": ("idle", "late", "carries", "none"), "colours": ("grey", "yellow", "purple", "blue")}
-    panel = Points("P", np.tile(np.arange(6.0).reshape(3, 2), (3, 1, 1)), groups=groups, **kinds)
-    page = open_page([slider_figure([panel], [THETA], caption="Groups.", alt="Three points.")])
-    for place, expected in enumerate(groups):
-        set_slider(page, 0, place)
-        drawn = page.locator(".posym-drawing circle").evaluate_all("all => all.map(one => one.className.baseVal)")
-        assert [name.split("posym-c")[1] for name in drawn] == [str((6, 5, 3)[group]) for group in expected]
-        assert "undefined" not in (page.locator(".posym-drawing").text_content() or "")
-
-
 def test_undefined_is_shown_as_such(open_page):
     page = open_page(samples())
     kinds = page.locator("figure").first.locator(".posym-drawing")

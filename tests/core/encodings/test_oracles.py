@@ -7,7 +7,7 @@ import pytest
 import torch
 from encoding_pairs import SHAPE, TIGHT, content, loop, pair
 
-from posym_core import encodings, exclusion, rope_angles, rotate
+from posym_core import encodings, rope_angles, rotate
 from posym_core.encodings._bias import alibi_slopes
 from posym_core.encodings._latent import LatentProjections
 
@@ -17,24 +17,14 @@ from posym_core.encodings._latent import LatentProjections
 def test_sinusoids_word_by_word():
     table = encodings.Sinusoidal(SHAPE).table(torch.arange(40, dtype=torch.float64))
     for b, i in itertools.product(range(40), range(6)):
-        assert table[b, 2 * i] == pytest.approx(math.sin(b / 10000 ** (2 * i / 12)), abs=1e-12)
-        assert table[b, 2 * i + 1] == pytest.approx(math.cos(b / 10000 ** (2 * i / 12)), abs=1e-12)
+        phase = b / 10000 ** (2 * i / 12)
+        assert table[b, 2 * i : 2 * i + 2].tolist() == pytest.approx([math.sin(phase), math.cos(phase)], abs=1e-12)
 
 
-def test_learned_vectors_are_added_and_their_norm_is_the_share_of_position():
-    torch.manual_seed(0)
+def test_learned_vectors_are_added():
     encoding = encodings.LearnedAbsolute(SHAPE, spread=0.5).double().requires_grad_(False)
     x = content()
     torch.testing.assert_close(encoding.embed(x, torch.arange(7) + 3), x + encoding.vectors[3:10])
-    # With random maps the position share grows as spread^2 / (1 + spread^2).
-    maps, shares = torch.randn(2, 2, 12, 8, dtype=torch.float64), []
-    shape = encodings.LayerShape(heads=2, dim=8, width=12, length=100)
-    for spread in (0.0, 0.1, 1.0, 10.0):
-        encoding = encodings.LearnedAbsolute(shape, spread=spread).double().requires_grad_(False)
-        layer = encodings.EncodedHeads(encoding=encoding, query_map=maps[0], key_map=maps[1])
-        C = layer.cross_logits(torch.randn(30, 80, 12, dtype=torch.float64))
-        shares.append(float(exclusion(C).positional_share.mean()))
-    assert shares == pytest.approx([0, 0.01 / 1.01, 0.5, 100 / 101], abs=0.06)
 
 
 # Biases

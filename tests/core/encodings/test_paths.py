@@ -7,7 +7,7 @@ import pytest
 import torch
 from encoding_pairs import SHAPE, TIGHT, content, loop, pair
 
-from posym_core.encodings import URPE, CARoPE, NoPE, PaTH, RoPE, SelectiveRoPE
+from posym_core.encodings import URPE, CARoPE, NoPE, PaTH, SelectiveRoPE
 
 
 @pytest.mark.parametrize("accumulate", [True, False])
@@ -69,17 +69,6 @@ def test_selective_rope_token_by_token():
         return 8**-0.5 * total
 
     torch.testing.assert_close(encoding.logits(query, key, content=x), loop(query, key, logit), **TIGHT)
-
-
-def test_selective_rope_with_equal_turns_is_rope_and_with_closed_gates_nope():
-    encoding = selective()
-    query, key, x = *pair(), content()
-    encoding.strength.zero_()
-    encoding.rate.zero_()
-    encoding.gate.zero_()
-    for opening, plain in ((60.0, RoPE(SHAPE, base=100.0)), (-60.0, NoPE(SHAPE))):
-        encoding.opening.fill_(opening)
-        torch.testing.assert_close(encoding.logits(query, key, content=x), plain.logits(query, key), **TIGHT)
 
 
 def test_path_is_the_product_of_all_maps_between():

@@ -85,24 +85,6 @@ def test_extremes_are_those_of_the_literal_definition(name):
         assert float(found.positional) == pytest.approx(1)
 
 
-def test_a_swap_that_destroys_the_match_meets_the_floor():
-    """A key that matches only at its own place: after the swap both entries lie under eps and count 0."""
-    angles = torch.tensor([math.pi / 3], dtype=torch.float64)
-    keys = torch.zeros(8, 2, dtype=torch.float64)
-    keys[0, 0], keys[6, 0] = 60.0, 30.0
-    query, keys = torch.tensor([1.0, 0.0], dtype=torch.float64), rotate(keys, torch.arange(8), angles)
-    for eps in (1e-8, 0.0):
-        found = swap_scores(query, keys, angles, block_length=3, blocks=2, eps=eps)
-        assert float(found.positional) > 0.5 if eps == 0 else float(found.positional + found.symbolic) < 2e-4
-        agree(found, literal.swap_scores(query, keys, angles, length=3, blocks=2, eps=eps), FLOAT64_ERROR)
-
-
-def test_uniform_attention_scores_one_on_both():
-    found = swap_scores(torch.zeros(8), torch.randn(12, 8), rope_angles(8))
-    assert float(found.positional) == pytest.approx(1) == pytest.approx(float(found.symbolic))
-    assert float(found.entropy) == pytest.approx(1)
-
-
 def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
     query, keys = head(size=2.0)
     assert float(swap_scores(query, keys, torch.zeros(4)).symbolic) == pytest.approx(1, abs=1e-12)
@@ -122,12 +104,15 @@ def test_only_relative_positions_matter(shift, dtype, error):
 
 
 def test_attention_and_entropy_are_those_of_the_softmax():
+    """A sink takes attention but is no block; of the entropy it is one more choice."""
     query, keys = head(size=2.0)
-    found = swap_scores(query, keys, rope_angles(8), start=2, block_length=3, scale=0.5)
-    attention = (0.5 * keys @ query).softmax(0)
-    torch.testing.assert_close(found.attention, attention[2:20].view(6, 3).mean(1))
-    entropy = torch.distributions.Categorical(probs=attention).entropy() / math.log(21)
-    torch.testing.assert_close(found.entropy, entropy)
+    for sinks in (None, torch.tensor(1.5, dtype=torch.float64)):
+        found = swap_scores(query, keys, rope_angles(8), start=2, block_length=3, scale=0.5, sinks=sinks)
+        logits = 0.5 * keys @ query
+        attention = (logits if sinks is None else torch.cat([logits, sinks[None]])).softmax(0)
+        torch.testing.assert_close(found.attention, attention[2:20].view(6, 3).mean(1))
+        entropy = torch.distributions.Categorical(probs=attention).entropy() / math.log(len(attention))
+        torch.testing.assert_close(found.entropy, entropy)
 
 
 @pytest.mark.parametrize("per_frequency", [False, True])

@@ -87,17 +87,6 @@ def test_stations_are_any_places_equally_often(task):
         assert (share - 1 / 8).abs().max() < 6 * (1 / 8 * 7 / 8 / stations.numel()) ** 0.5
 
 
-def test_integers_off_the_path_point_anywhere_before_themselves():
-    batch = sample(NumberTask(), 60_000)
-    off = (batch.path[:, :, None] != torch.arange(17)).all(1)
-    for position in range(8, 16):
-        steps = batch.tokens[off[:, position], position] - 119
-        assert steps.min() == 1
-        assert steps.max() == position
-        share = steps.bincount(minlength=position + 1)[1:] / len(steps)
-        assert (share - 1 / position).abs().max() < 6 * (1 / position / len(steps)) ** 0.5
-
-
 test_refusals = refuse_each(
     (lambda: NumberTask(hops=10), "10 hops needs 9 stations between window and query, but there are 8 places"),
     (lambda: LetterTask(hops=8), "the alphabet has 8; pass alphabet=9 or more"),

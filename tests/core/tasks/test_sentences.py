@@ -79,12 +79,6 @@ def test_answers_words_and_places_are_balanced(task):
         assert abs(int(kinds[0] - kinds[1])) < 6 * int(sum(kinds)) ** 0.5
 
 
-def test_only_the_longest_distance_with_full_sides_does_not_fit():
-    assert sample(DistanceTask(distances=3, side=2, longest=7)).seen.sum(1).max() == 7
-    assert sample(DistanceTask(distances=3, side=2, longest=9)).seen.sum(1).max() == 8
-    assert DistanceTask().longest == DistanceTask().distances + 2 * DistanceTask().side
-
-
 test_refusals = refuse_each(
     (lambda: DistanceTask(longest=70), "triggers 70 apart need 71 tokens; got longest=70"),
     (lambda: DistanceTask(vocabulary=3), "vocabulary must be a whole number of at least 4; got 3"),
