@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from random_inputs import (
-    BROKEN,
     DTYPES,
     KINDS,
     PAIRINGS,
@@ -27,23 +26,9 @@ from random_inputs import (
     wide,
 )
 
-from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
+from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rotate, swap_scores
 from posym_core.metrics._permutations import score_permutations
 from posym_core.metrics._score_geometry import simulate_random_swaps
-
-
-@cases
-@given(st.integers(-3, 300), st.one_of(st.floats(), st.sampled_from([1e4, 1e6, 5e-324, 1.7e308, *BROKEN])))
-def test_rope_angles(dim, base):
-    found = attempt(rope_angles, dim, base)
-    if dim < 2 or dim % 2 or not 0 < base < math.inf:
-        assert found is None
-    elif found is not None:
-        whole(found)
-        expected = [math.pow(base, -2 * plane / dim) for plane in range(dim // 2)]
-        assert found.tolist() == pytest.approx(expected, rel=1e-12)
-    else:
-        assert base < 1e-290
 
 
 @cases

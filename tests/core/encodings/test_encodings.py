@@ -152,7 +152,7 @@ def test_mixed_heads_are_their_parts():
         mixed = MixedHeads(WHOLE, [RoPE(ONE), NoPE(REST)])
         found, rope, nope = (getattr(of_heads(one), method)(x) for one in (mixed, RoPE(WHOLE), NoPE(WHOLE)))
         torch.testing.assert_close(found, torch.cat([rope[:1], nope[1:]]))
-    urpe = make_encoding("urpe", REST).double()
+    urpe = moved_parameters(make_encoding("urpe", REST).double())
     mixed = of_heads(MixedHeads(WHOLE, [make_encoding("path", ONE).double(), urpe]))
     logits = mixed.logits(x)
     torch.testing.assert_close(mixed.encoding.attention(logits)[1:], urpe.attention(logits[1:]))

@@ -86,38 +86,25 @@ def test_dape_pair_by_pair_and_with_a_zero_map():
 # Rotary
 
 
-def test_rope_of_llama_in_transformers():
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+def test_rope_of_llama_and_partial_rope_of_gpt_neox_in_transformers():
+    from transformers import GPTNeoXConfig, LlamaConfig
+    from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
+    from transformers.models.llama import modeling_llama as llama
 
-    config = LlamaConfig(hidden_size=16, num_attention_heads=2, head_dim=8, rope_theta=500_000.0)
-    query, key = (x.float()[None] for x in pair())
-    cos, sin = LlamaRotaryEmbedding(config)(query, torch.arange(7)[None])
-    turned = apply_rotary_pos_emb(query, key, cos, sin)
-    theirs = 8**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
-    ours = encodings.make_encoding("rope-500k", SHAPE).logits(query, key)
-    seen = torch.ones(7, 7).tril().bool()
-    torch.testing.assert_close(ours[..., seen], theirs[..., seen], rtol=0, atol=1e-5)
-
-
-def test_partial_rope_of_gpt_neox_in_transformers():
-    from transformers import GPTNeoXConfig
-    from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding, apply_rotary_pos_emb
-
-    shape = encodings.LayerShape(heads=2, dim=16)
-    config = GPTNeoXConfig(
-        hidden_size=32, num_attention_heads=2, rope_parameters={
-            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
-        },
-    )  # fmt: skip
+    shape, seen = encodings.LayerShape(heads=2, dim=16), torch.ones(7, 7).tril().bool()
+    size = {"hidden_size": 32, "num_attention_heads": 2}
+    partial = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
     query, key = (x.float()[None] for x in pair(7, shape))
-    cos, sin = GPTNeoXRotaryEmbedding(config)(query, torch.arange(7)[None])
-    assert cos.shape[-1] == 4
-    turned = apply_rotary_pos_emb(query, key, cos, sin)
-    theirs = 16**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
-    seen = torch.ones(7, 7).tril().bool()
-    ours = encodings.PartialRoPE(shape, share=0.25).logits(query, key)
-    torch.testing.assert_close(ours[..., seen], theirs[..., seen], rtol=0, atol=1e-5)
+    for theirs, embedding, ours in (
+        (llama, llama.LlamaRotaryEmbedding(LlamaConfig(**size, rope_theta=500_000.0)),
+         encodings.make_encoding("rope-500k", shape)),
+        (gpt_neox, gpt_neox.GPTNeoXRotaryEmbedding(GPTNeoXConfig(**size, rope_parameters=partial)),
+         encodings.PartialRoPE(shape, share=0.25)),
+    ):  # fmt: skip
+        turned = theirs.apply_rotary_pos_emb(query, key, *embedding(query, torch.arange(7)[None]))
+        expected = 16**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
+        found = ours.logits(query, key)
+        torch.testing.assert_close(found[..., seen], expected[..., seen], rtol=0, atol=1e-5)
 
 
 def test_p_rope_lies_between_nope_and_rope():

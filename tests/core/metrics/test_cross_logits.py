@@ -62,13 +62,3 @@ def test_only_relative_positions_matter(shift):
     angles = rope_angles(8)
     moved = cross_logits(rotate(query, shift, angles), rotate(keys, shift, angles), angles)
     torch.testing.assert_close(moved, cross_logits(query, keys, angles), rtol=0, atol=1e-8)
-
-
-def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
-    query, keys = head()
-    C = cross_logits(query, keys, torch.zeros(4))
-    torch.testing.assert_close(C, C[:, :1].expand(9, 9))
-    angles = rope_angles(8)
-    same = rotate(keys[:1].expand(9, 8), torch.arange(9), angles)
-    C = cross_logits(query, same, angles)
-    torch.testing.assert_close(C, C[:1].expand(9, 9))

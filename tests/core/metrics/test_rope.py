@@ -43,8 +43,3 @@ def test_long_positions_keep_float64_phases():
     position = 10_000_019
     exact = torch.tensor([math.cos(position), math.sin(position)])
     torch.testing.assert_close(rotate(x, position, angles), exact, rtol=0, atol=1e-6)
-
-
-def test_gradients_pass():
-    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda y: rotate(y, torch.arange(3), rope_angles(4)), x)

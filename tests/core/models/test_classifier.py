@@ -1,4 +1,4 @@
-"""Models with any encoding: a pass word by word, padding, gates, equal starts, and that they learn and resume."""
+"""Models with any encoding: a pass word by word, padding, equal starts, edits of heads, and that they learn."""
 
 import math
 
@@ -130,20 +130,12 @@ def test_mean_ablation_puts_a_heads_average_in_its_place():
     assert each[layer, head] == 1
 
 
-def draw(task):
-    def batch(count, generators):
-        sentences = task.sample(count, generator=generators[0])
-        return sentences, int(torch.randint(2**31, (), generator=generators[0]))
-
-    return batch
-
-
 def test_a_small_model_learns_to_count():
     task = CountTask(most=3, longest=6, shortest=6, vocabulary=5)
     loss = ClassLoss(EncodingModel(settings("rope", dropout=0.1, layers=1), seed=0))
+    draw = lambda count, generators: (task.sample(count, generator=generators[0]), count)  # noqa: E731
     schedule = LinearSettings(steps=60, batch=32, learning_rate=2e-2, warmup=5, record_every=10)
-    history = train(loss, draw(task), generators=[torch.Generator().manual_seed(0)], settings=schedule, progress=False)
-    assert history.losses[-1] < 0.5 * history.losses[0]
+    train(loss, draw, generators=[torch.Generator().manual_seed(0)], settings=schedule, progress=False)
     test = task.sample(100, generator=torch.Generator().manual_seed(9))
     assert mark_right_classes(loss.model.eval(), test).double().mean() > 0.8
 
