@@ -239,7 +239,7 @@ def test_undefined_is_shown_as_such(open_page):
     assert "undefined" not in (kinds.nth(7).text_content() or "")
     set_slider(page, 0, 2)
     assert kinds.nth(7).locator("[role=cell]").first.text_content() == "undefined"
-    for y in (70, 120):
+    for y in (120, 180):
         kinds.nth(0).hover(position={"x": 150, "y": y})
         tip = page.locator(".posym-tip").first.text_content() or ""
         row, column, value = re.fullmatch(r"content a (\d), position b (\d): (−?[\d.]+)", tip).groups()
