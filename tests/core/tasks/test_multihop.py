@@ -60,6 +60,7 @@ def test_a_solver_that_follows_the_hops_finds_path_and_answer(task, extra):
         assert len(found) == hops + 1
         assert path.tolist() == found + [-1] * (task.hops - int(hops))
         assert words[found[-1]] == names[answer]
+        assert words.count(names[answer]) == 1
         assert found[-1] >= extra
 
 
