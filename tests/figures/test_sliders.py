@@ -144,7 +144,7 @@ def samples():
     theta, keys = np.array([0.1, 0.5, 1.0]), np.array([4, 8])
     distance = np.arange(1, 9)
     wave = np.cos(theta[:, None, None] * distance + keys[:, None])
-    matrix = np.sin(theta[:, None, None, None] * 3 + np.arange(4)[:, None] * np.arange(3) + keys[:, None, None])
+    matrix = np.sin(theta[:, None, None, None] * 3 + 4 * np.arange(4)[:, None] + np.arange(3) + keys[:, None, None])
     matrix[:, :, 0, 0] = np.nan
     big = np.cos(theta[:, None, None] * np.subtract.outer(np.arange(30.0), np.arange(30.0)))
     big[:, 0, 0] = np.nan
