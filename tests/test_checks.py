@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from refusals import refuse_each
 
 from posym_companion.encodings.pointers import head_pointers
 from posym_companion.several_hops.gptj import make_gptj, mark_right_answers, run_with_edits
 from posym_companion.several_hops.hop_answers import answer_questions
 from posym_core import cross_logits, frequency_shares, rotate, swap_scores
-from posym_core._checks import require_count, require_counts, require_finite
+from posym_core._checks import require_count, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
 from posym_core.metrics._score_geometry import simulate_random_swaps
 from posym_core.models._classifier import EncodingModel, ModelSettings, ablate_each_head, predict_classes
@@ -23,25 +22,20 @@ KEYS = torch.eye(2).repeat(2, 1)
 QUERY = torch.tensor([1.0, 0.5])
 
 
-@pytest.mark.parametrize("value", [3, np.int64(3), torch.tensor(3)])
-def test_counts_are_integers_of_any_kind(value):
-    number = require_count("heads", value, 3)
-    assert (number, type(number)) == (3, int)
+@pytest.mark.parametrize("value", [2, 3.0, math.nan, True, "3", None, torch.ones(2)], ids=repr)
+def test_counts_are_whole_numbers_of_any_kind(value):
+    for whole in (3, np.int64(3), torch.tensor(3)):
+        assert type(require_count("heads", whole, 3)) is int
+    with pytest.raises(ValueError, match=r"^heads must be a whole number of at least 3; got "):
+        require_count("heads", value, 3)
+    with pytest.raises(ValueError, match=r"^LayerShape: heads must be a whole number"):  # named by what was called
+        LayerShape(heads=0, dim=2)
 
 
-test_counts_that_are_none = refuse_each(
-    *((lambda value=value: require_count("heads", value, 3), r"^heads must be a whole number of at least 3; got ")
-      for value in (2, -1, 3.5, 3.0, math.nan, math.inf, True, "3", None, [3], torch.ones(2))),
-    (lambda: require_count("length", 1, 2, "one position leaves nothing"), r"2 \(one position leaves nothing\); got 1"),
-    (lambda: require_counts(facts=(2, 2), count=(0, 1)), "^count must be a whole number of at least 1; got 0$"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
     x = torch.ones(3, 2, dtype=dtype)
-    require_finite("x", x)
     require_finite("x", x.conj())
     (torch.view_as_real(x)[..., 1] if x.is_complex() else x)[1, 0] = bad
     with pytest.raises(ValueError, match=r"^x must be finite; 1 of its 6 entries"):

@@ -9,10 +9,6 @@ from pathlib import Path
 import build_book
 import execute
 import pytest
-from playwright.sync_api import sync_playwright
-from test_site import BROWSER_OPTIONS, chromium, dead_sliders
-
-from posym_figures import Lines, Slider, slider_figure
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = """\
@@ -122,24 +118,6 @@ def test_an_interrupted_build_leaves_nothing_half_written(project: Path, monkeyp
         build_book.build(project)
     assert not list((project / "_build").glob("html*"))
     assert not list((project / "_build" / "pages").iterdir())
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_broken_slider_is_found(continuous_integration: bool, broken: bool) -> None:
-    figure = slider_figure(
-        [Lines("Waves", [0.0, 1.0, 2.0], [[[0.0, step, 1.0]] for step in (0.2, 0.5, 0.9)], series=("one",))],
-        [Slider("step", "Step", [1, 2, 3])],
-        caption="A wave that grows.",
-        alt="A line that rises higher with every step.",
-    )
-    deaf = "document.addEventListener('input', event => event.stopPropagation(), true)" if broken else ""
-    said = [f"slider 0 of figure 0 does not answer {what}" for what in ("the arrow keys", "a new value")]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(continuous_integration), args=BROWSER_OPTIONS)
-        page = browser.new_page()
-        page.set_content(f"<!doctype html><script>{deaf}</script><main>{figure.html}</main>")
-        assert dead_sliders(page) == (said if broken else [], 1)
-        browser.close()
 
 
 # Modules that run what is in a file when they read it, and functions that do.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posym_companion.book import chapter_plots
-from posym_figures import Bars, Heatmap, Lines, plots, slider_figure
+from posym_figures import Bars, Heatmap, plots, slider_figure
 
 
 def data_of(*panels):
@@ -29,7 +29,6 @@ def test_every_axis_of_frequencies_in_the_book_says_which_way_it_runs(root) -> N
 def test_so_do_the_axes_that_the_packages_draw(root) -> None:
     files = root.glob("posym_*/**/static/*.js")
     scripts = [label for path in files for label in axes.labels_of_script(path.read_text("utf-8"))]
-    assert sum(map(bool, map(axes.FREQUENCIES.search, scripts))) >= 3  # trainer, hops, explorer
     labels = [*scripts, *axes.labels_in(inspect.getsource(plots))]
     assert [label for label in labels if axes.lacks_direction(label)] == []
 
@@ -48,14 +47,3 @@ def test_rows_columns_and_bars_count_from_0_where_they_have_no_names() -> None:
     ax = plots.heatmap(np.eye(2)).axes[0]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1"]
     assert [text.get_text() for text in plots.bars(["a"], [1.0], x_label="band").axes[0].get_xticklabels()] == ["a"]
-
-
-@pytest.mark.parametrize("name", ["Index (absolute)", "Partial ind."])
-def test_names_of_curves_stand_within_their_drawing(open_page, name) -> None:
-    lines = Lines("L", [0, 1], [[0, 1], [1, 0]], series=(name, "Retrieval"))
-    page = open_page([slider_figure([lines], [], caption="C.", alt="A.")], width=390)
-    edge = page.locator(".posym-box > svg").evaluate("svg => svg.getBoundingClientRect().right")
-    named = page.locator(".posym-box text", has_text=re.compile(r"Index|Partial|Retrieval"))
-    ends = named.evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
-    assert len(ends) == 2
-    assert max(ends) <= edge + 1

@@ -1,9 +1,7 @@
 """A figure that asks first: what it refuses, what it hides, and what it says to a guess by hand and by keyboard."""
 
 import pytest
-from axe import violations
 from in_browser import move
-from refusals import refuse_each
 
 from posym_figures import Bars, Guess, Slider, slider_figure
 
@@ -15,16 +13,6 @@ DRAG = Guess("Drag.", [2.0, 1.0], bars=("a", "b"), start=[1.0, 1.0], limits=(0, 
 def asking(guess, **options):
     return slider_figure([Bars("B", ["x", "y"], [[1, 2], [3, 4]])], [Slider("s", "S", [1, 2])], caption="Seen so.",
                          alt="Two bars.", guess=guess, **options)  # fmt: skip
-
-
-test_refusals_name_rule_value_and_way_out = refuse_each(
-    (lambda: Guess("Q", "a"), "two choices or bars at least, and not both; got 0 choices and 0 bars"),
-)  # fmt: skip
-
-
-def test_heights_are_shares_of_the_axis_and_a_choice_is_its_place() -> None:
-    assert DRAG.data() == {"answer": [0.5, 0.25], "start": [0.25, 0.25], "limits": [0, 4], "because": ""}
-    assert PICK.data() == {"answer": 1, "because": "Each took its height along."}
 
 
 def test_without_scripts_and_on_paper_the_figure_is_there_at_once(browser, open_page, tmp_path) -> None:
@@ -67,14 +55,3 @@ def test_dragged_bars_are_measured_against_the_right_heights(open_page) -> None:
         "Your bars are 0.52 from the right heights on average. Left as they were, they would be 0.50 away."
     )
     assert page.locator(".posym-bar").all_inner_texts() == ["a\n2.00", "b\n1.00"]
-
-
-@pytest.mark.parametrize("guess", [PICK, DRAG], ids=["choices", "bars"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_accessible_and_narrow_before_and_after(open_page, guess: Guess, theme: str) -> None:
-    page = open_page([asking(guess)], root='lang="en"', head="<title>T</title>", theme=theme, width=320)
-    for _ in range(2):
-        assert page.evaluate("document.documentElement.scrollWidth") <= 320
-        assert violations(page, theme, "figure") == []
-        page.get_by_role("button", name="Just show", include_hidden=True).dispatch_event("click")
-    assert page.locator(".posym-panels").is_visible()

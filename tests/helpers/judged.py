@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posym_companion.claims import CLAIMS
-from posym_companion.claims.rows import Answer, judge
+from posym_companion.claims.rows import Answer, judge, load_claims
 
 
 def judge_made_up(name: str, folder: Path, model: str = "") -> Answer:
     """Return the answer of one model, by default of the first."""
-    answers = judge(CLAIMS[name], folder).answers
+    answers = judge(load_claims()[name], folder).answers
     return answers[model or next(iter(answers))]
 
 

@@ -52,37 +52,19 @@ def test_each_plane_is_a_phase():
 
 def test_batch_equals_loop_and_heads_may_share_keys():
     query, keys = head(2, 3)
-    angles = rope_angles(8)
-    batch = cross_logits(query, keys, angles)
-    for i in range(2):
-        for j in range(3):
-            torch.testing.assert_close(batch[i, j], cross_logits(query[i, j], keys[i, j], angles))
-    grouped = cross_logits(query, keys[:, :1], angles)
-    torch.testing.assert_close(grouped[1, 2], cross_logits(query[1, 2], keys[1, 0], angles))
+    for shared in (keys, keys[:, :1]):
+        batch = cross_logits(query, shared, rope_angles(8))
+        for i, j in itertools.product(range(2), range(3)):
+            alone = cross_logits(query[i, j], shared[i, j % shared.shape[1]], rope_angles(8))
+            torch.testing.assert_close(batch[i, j], alone)
 
 
-@pytest.mark.parametrize("shift", [-100_000, -3, 1, 77_777])
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_only_relative_positions_matter(shift, pairing):
+@pytest.mark.parametrize("shift", [-100_000, 77_777])
+def test_only_relative_positions_matter(shift):
     query, keys = head()
     angles = rope_angles(8)
-    moved = cross_logits(
-        rotate(query, shift, angles, pairing=pairing),
-        rotate(keys, shift, angles, pairing=pairing),
-        angles,
-        pairing=pairing,
-    )
-    torch.testing.assert_close(moved, cross_logits(query, keys, angles, pairing=pairing), rtol=0, atol=1e-8)
-
-
-def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
-    query, keys = head()
-    C = cross_logits(query, keys, torch.zeros(4))
-    torch.testing.assert_close(C, C[:, :1].expand(9, 9))
-    angles = rope_angles(8)
-    same = rotate(keys[:1].expand(9, 8), torch.arange(9), angles)
-    C = cross_logits(query, same, angles)
-    torch.testing.assert_close(C, C[:1].expand(9, 9))
+    moved = cross_logits(rotate(query, shift, angles), rotate(keys, shift, angles), angles)
+    torch.testing.assert_close(moved, cross_logits(query, keys, angles), rtol=0, atol=1e-8)
 
 
 @settings(max_examples=60)

@@ -44,12 +44,6 @@ def test_behaviour_and_use_are_those_of_a_loop_and_still_planes_do_not_count():
         assert use[0, layer, head] == pytest.approx(mean)
 
 
-def test_a_layer_is_local_from_half_the_fastest_slowest_angle_on():
-    angles = np.stack([[1.0, 0.01], [1.0, 0.0051], [1.0, 0.005], [1.0, 0.0049]])
-    assert find_local_layers(angles).tolist() == [0, 1, 2]
-    assert find_local_layers(angles[:1]).tolist() == [0]
-
-
 def test_a_trend_of_some_layers_keeps_the_halves_of_the_whole():
     positional, _, _ = planted(4)
     layers = np.array([1, 2, 3, 6])
@@ -61,12 +55,11 @@ def test_a_trend_of_some_layers_keeps_the_halves_of_the_whole():
 
 
 def test_local_layers_are_the_fast_ones():
-    slower = np.where(np.arange(LAYERS)[:, None] % 4 == 3, rope_angles(2 * PLANES, 1e6).numpy(), ANGLES)
-    assert find_local_layers(slower).tolist() == [0, 1, 2, 4, 5, 6]
+    """Fast: from half the fastest slowest angle on; planes that do not rotate tell nothing, nor layers of none else."""
+    angles = np.stack([[1.0, 0.01], [1.0, 0.0051], [1.0, 0.005], [1.0, 0.0049]])
+    assert find_local_layers(angles).tolist() == [0, 1, 2]
     assert find_local_layers(ANGLES).tolist() == list(range(LAYERS))
-    # Planes that do not rotate tell nothing, and a layer of none that does is global.
-    partial = np.concatenate([slower, np.zeros((LAYERS, 3))], 1)
-    assert find_local_layers(partial).tolist() == [0, 1, 2, 4, 5, 6]
+    partial = np.concatenate([angles, np.zeros((4, 3))], 1)
     partial[1] = 0
-    assert find_local_layers(partial).tolist() == [0, 2, 4, 5, 6]
+    assert find_local_layers(partial).tolist() == [0, 2]
     assert find_local_layers(np.zeros((2, 3))).tolist() == []

@@ -21,16 +21,6 @@ def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it(by_ra
     assert few == again != other
 
 
-def test_the_interval_of_ranks_is_that_of_scipys_rank_correlations_of_draws():
-    """A layer that is drawn twice brings equal heads, which share a rank."""
-    x, y = planted(layers=4, heads=2)
-    found = stats.correlate_heads(x, y, draws=60, by_rank=True)
-    sample = stats.ResampledHeads(x.shape, draws=60, seed=0)
-    drawn = zip(sample.of(x), sample.of(y), strict=True)
-    literal = [reference.spearmanr(first.ravel(), second.ravel()).statistic for first, second in drawn]
-    assert [found.low, found.high] == pytest.approx(np.quantile(literal, [0.025, 0.975]))
-
-
 def test_heads_of_a_layer_count_together():
     """Copies of one head in every layer add no evidence: the interval must not shrink."""
     x, y = planted(heads=1, noise=1.0)
@@ -48,24 +38,20 @@ def test_intervals_of_means_cover_the_truth_about_as_often_as_they_say():
 def test_any_statistic():
     x, _ = planted()
     found = stats.statistic_interval(lambda s: float(s.mean()), x, draws=100)
-    assert found.low < x.mean() < found.high
     assert str(found).startswith(f"{x.mean():.2f} [")
-    # All draws at once are the draws one by one, and of means those that the mean over drawn prompts and layers has.
+    # All draws at once are the draws one by one.
     at_once = stats.statistic_interval(lambda s: s.mean((1, 2, 3)), x, draws=100, vectorized=True)
     assert [at_once.value, at_once.low, at_once.high] == pytest.approx([found.value, found.low, found.high], abs=1e-12)
-    sample = stats.ResampledHeads(x.shape, draws=100, seed=0)
-    by_heads = sample.estimate(0.0, sample.of(x).mean((1, 2)))
-    assert [by_heads.low, by_heads.high] == pytest.approx([found.low, found.high], abs=1e-12)
 
 
 def test_a_mean_over_drawn_prompts_counts_what_is_defined():
     x, _ = planted()
     sample = stats.ResampledHeads(x.shape, draws=20, seed=0)
-    literal = [x[prompts].mean(0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
-    np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
-    x[0, 0, 0] = np.nan
-    literal = [np.nanmean(x[prompts], 0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
-    np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
+    for undefined in (1.0, np.nan):
+        x[0, 0, 0] *= undefined
+        pairs = zip(sample.prompts, sample.layers, strict=True)
+        literal = [np.nanmean(x[prompts], 0)[layers] for prompts, layers in pairs]
+        np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
 
 
 def test_shares_of_variance_add_up_and_find_their_part():
@@ -84,36 +70,20 @@ def test_shares_of_variance_add_up_and_find_their_part():
 def test_bootstraps_of_means_are_scipys_on_the_same_draws():
     generator = np.random.default_rng(5)
     x, y = generator.normal(size=30), generator.normal(size=20) + 1
-    one = reference.bootstrap((x,), np.mean, n_resamples=500, method="percentile", rng=np.random.default_rng(0))
-    both = reference.bootstrap(
-        (x, y),
-        lambda first, second, axis: first.mean(axis) - second.mean(axis),
-        n_resamples=500,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    )
-    for found, expected in (
-        (stats.mean_interval(x, draws=500), one.confidence_interval),
-        (stats.mean_difference(x, y, draws=500), both.confidence_interval),
+    for found, samples, statistic in (
+        (stats.mean_interval(x, draws=500), (x,), np.mean),
+        (stats.mean_difference(x, y, draws=500), (x, y), lambda x, y, axis: x.mean(axis) - y.mean(axis)),
     ):
+        options = {"n_resamples": 500, "method": "percentile", "rng": np.random.default_rng(0)}
+        expected = reference.bootstrap(samples, statistic, **options).confidence_interval
         assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-12)
 
 
-def test_difference_of_means_covers_the_truth():
-    generator = np.random.default_rng(1)
-    hits = 0
-    for _ in range(100):
-        found = stats.mean_difference(generator.normal(1, 1, 50), generator.normal(0, 2, 40), draws=300)
-        hits += found.low <= 1 <= found.high
-    assert hits >= 85
-
-
-def test_a_difference_is_of_means_and_turns_with_the_samples():
+def test_a_difference_is_of_means_and_undefined_values_do_not_count():
     x, y = np.array([3.0, 4.0, np.nan, 5.0]), np.array([1.0, 1.0, 2.0])
-    found = stats.mean_difference(x, y, over="prompts", draws=100)
+    found = stats.mean_difference(x, y, draws=100)
     assert found.value == pytest.approx(4 - 4 / 3)
     assert found.excludes(0)
-    assert found.method == "bootstrap over prompts of each sample, 100 draws"
 
 
 def test_sums_are_divided_and_not_quotients_averaged():
@@ -122,9 +92,8 @@ def test_sums_are_divided_and_not_quotients_averaged():
     assert slope.value == pytest.approx(np.linalg.lstsq(x.ravel()[:, None], y.ravel())[0].item())
     # No draw is beyond one prompt again and again.
     assert 3 / 10 <= slope.low < slope.value < slope.high <= 6 / 5
-    for parts, wholes in (([1.0, np.nan], [1.0, 1.0]), ([1.0, 1.0], [0.0, 0.0]), ([1.0, 1.0], [-1.0, 0.5])):
-        undefined = score_statistics.divide_sums(np.array(parts), np.array(wholes), draws=2)
-        assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
+    undefined = score_statistics.divide_sums(np.array([1.0, 1.0]), np.array([-1.0, 0.5]), draws=2)
+    assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
 
 
 def test_student_intervals_are_scipys_and_keep_to_the_range():
@@ -133,20 +102,10 @@ def test_student_intervals_are_scipys_and_keep_to_the_range():
     expected = reference.ttest_1samp(values, 0, axis=0).confidence_interval(0.95)
     np.testing.assert_allclose([found.low, found.high], [expected.low, expected.high])
     np.testing.assert_allclose(found.value, values.mean(0))
-    assert found.method == "Student's t over seeds"
-    cut = score_statistics.student_interval(values, least=-0.1, most=0.2)
-    assert cut.low.min() == -0.1
-    assert cut.high.max() == 0.2
-    partly = score_statistics.student_interval(
-        np.where(np.arange(15).reshape(5, 3) == 4, np.nan, values), least=-0.1, most=0.2
-    )
+    values[1, 1] = np.nan
+    partly = score_statistics.student_interval(values, least=-0.1, most=0.2)
+    assert (np.nanmin(partly.low), np.nanmax(partly.high)) == (-0.1, 0.2)
     assert np.isnan([partly.value, partly.low, partly.high]).tolist() == [[False, True, False]] * 3
-
-
-def test_bounds_belong_to_the_interval_and_what_is_not_a_number_excludes_nothing():
-    inside = stats.Estimate(value=0.5, low=0.0, high=1.0)
-    assert [inside.excludes(x) for x in (-1e-9, 0.0, 1.0, 1 + 1e-9)] == [True, False, False, True]
-    assert not stats.Estimate(value=math.nan, low=math.nan, high=math.nan).excludes(0)
 
 
 def test_an_undefined_statistic_has_no_interval_and_undefined_draws_do_not_count():
@@ -154,13 +113,6 @@ def test_an_undefined_statistic_has_no_interval_and_undefined_draws_do_not_count
     for nothing in (math.nan, math.inf):
         with pytest.raises(ValueError, match=rf"it is {nothing} on the data and finite on 0 of 20 draws. Leave out"):
             stats.statistic_interval(lambda s, nothing=nothing: nothing, x, draws=20)
-    whole = x[:, :, 0].sum()
-
-    def of_the_data_alone(s):
-        return 1.0 if s[:, :, 0].sum() == whole else math.nan
-
-    with pytest.raises(ValueError, match=r"it is 1.0 on the data and finite on 0 of 20 draws"):
-        stats.statistic_interval(of_the_data_alone, x, draws=20)
     # All draws but one: the interval is that one.
     many = np.append(np.full(19, np.nan), 3.0)
     sample = stats.Resample([3], over="prompts", draws=20, seed=0)
@@ -177,19 +129,6 @@ def test_each_sample_is_drawn_among_its_own_units(one_by_one):
     sample = stats.Resample(sizes, over="prompts", draws=3000, seed=0, one_by_one=one_by_one)
     for number, (size, places) in enumerate(zip(sizes, sample.places, strict=True)):
         times = sample.times(number)
-        assert places.shape == times.shape == (3000, size)
-        assert (times.sum(1) == size).all()
         assert times[5].tolist() == [(places[5] == unit).sum() for unit in range(size)]
         np.testing.assert_allclose(times.mean(0), 1, atol=0.1)
     assert abs(np.corrcoef(sample.places[0][:, 0], sample.places[2][:, 0])[0, 1]) < 0.06
-
-
-def test_draws_of_one_value_have_neither_correlation_nor_shares():
-    """The mean of three tenths is off by rounding, which is no variance."""
-    constant, varied = np.full((1, 3), 0.1), np.array([[0.1, 0.2, 0.4]])
-    assert np.isnan(stats.correlate_rows(constant, varied)).all()
-    assert np.isnan(stats.correlate_rows(constant, np.full((1, 3), 0.7))).all()
-    assert stats.correlate_rows(varied, varied) == pytest.approx(1)
-    # One prompt differs: draws without it repeat a tenth, and those with it depend on nothing but prompts.
-    found = score_statistics.variance_shares(np.array([0.1, 0.1, 0.7]).reshape(1, 3, 1, 1), draws=50)
-    assert (found["prompt"].low, found["task"].high) == pytest.approx((1, 0))

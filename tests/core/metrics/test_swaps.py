@@ -1,6 +1,7 @@
 import math
 
 import literal
+import numpy as np
 import pytest
 import torch
 from block_tables import make_block_table
@@ -11,7 +12,6 @@ from posym_core.metrics import _swaps as swaps
 PAIRINGS = ["halves", "neighbours"]
 FIELDS = ("positional", "symbolic", "entropy", "attention")
 FLOAT64_ERROR = 1e-10
-FLOAT32_ERROR = 1e-5
 
 
 def head(*shape, keys=21, dim=8, seed=0, size=1.0, dtype=torch.float64):
@@ -25,31 +25,17 @@ def agree(found, expected, atol):
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize("size", [0.01, 1.0, 5.0, 30.0])
-@pytest.mark.parametrize(("start", "length", "blocks"), [(0, 1, 20), (2, 3, 6), (5, 4, 3), (1, 2, 2)])
-def test_closed_form_is_the_literal_definition(pairing, size, start, length, blocks):
-    query, keys = head(size=size)
+@pytest.mark.parametrize(("size", "dtype", "error"), [
+    (0.01, torch.float64, 1e-10), (30.0, torch.float64, 1e-10), (1.0, torch.float32, 1e-5), (5.0, torch.float32, 1e-5),
+])  # fmt: skip
+@pytest.mark.parametrize(("start", "length", "blocks"), [(0, 1, 20), (2, 3, 6), (1, 2, 2)])
+def test_closed_form_is_the_literal_definition(pairing, size, dtype, error, start, length, blocks):
+    query, keys = head(size=size, dtype=dtype)
     options = {"start": start, "blocks": blocks, "scale": 0.8, "pairing": pairing}
     found = swap_scores(query, keys, rope_angles(8), block_length=length, **options)
-    agree(found, literal.swap_scores(query, keys, rope_angles(8), length=length, **options), FLOAT64_ERROR)
-
-
-@pytest.mark.parametrize("size", [0.1, 1.0, 5.0])
-@pytest.mark.parametrize("seed", range(5))
-def test_float32_input_costs_no_accuracy(size, seed):
-    query, keys = head(size=size, seed=seed, dtype=torch.float32)
-    found = swap_scores(query, keys, rope_angles(8), start=1, block_length=4)
-    assert found.positional.dtype == found.symbolic.dtype == found.entropy.dtype == torch.float32
-    expected = literal.swap_scores(query.double(), keys.double(), rope_angles(8), start=1, length=4, blocks=4)
-    agree(found, expected, FLOAT32_ERROR)
-
-
-@pytest.mark.parametrize("tau", [1e-300, 1e-12, 1e-4, 1.0, 1e12])
-@pytest.mark.parametrize("eps", [0.0, 1e-8, 1e-3, 10.0])
-def test_any_temperature_and_floor(tau, eps):
-    query, keys = head(size=2.0)
-    found = swap_scores(query, keys, rope_angles(8), block_length=5, tau=tau, eps=eps)
-    agree(found, literal.swap_scores(query, keys, rope_angles(8), length=5, blocks=4, tau=tau, eps=eps), FLOAT64_ERROR)
+    assert found.positional.dtype == found.entropy.dtype == dtype
+    expected = literal.swap_scores(query.double(), keys.double(), rope_angles(8), length=length, **options)
+    agree(found, expected, error)
 
 
 def gaps_of_100():
@@ -99,27 +85,6 @@ def test_extremes_are_those_of_the_literal_definition(name):
         assert float(found.positional) == pytest.approx(1)
 
 
-def test_a_swap_that_destroys_the_match_meets_the_floor():
-    """A key that matches only at its own place: after the swap both entries lie under eps and count 0."""
-    angles = torch.tensor([math.pi / 3], dtype=torch.float64)
-    keys = torch.zeros(8, 2, dtype=torch.float64)
-    keys[0, 0], keys[6, 0] = 60.0, 30.0
-    query, keys = torch.tensor([1.0, 0.0], dtype=torch.float64), rotate(keys, torch.arange(8), angles)
-    released = swap_scores(query, keys, angles, start=0, block_length=3, blocks=2)
-    assert float(released.positional) < 1e-4
-    assert float(released.symbolic) < 1e-4
-    agree(released, literal.swap_scores(query, keys, angles, length=3, blocks=2), FLOAT64_ERROR)
-    scale_free = swap_scores(query, keys, angles, start=0, block_length=3, blocks=2, eps=0.0)
-    assert float(scale_free.positional) > 0.5
-    agree(scale_free, literal.swap_scores(query, keys, angles, length=3, blocks=2, eps=0.0), FLOAT64_ERROR)
-
-
-def test_uniform_attention_scores_one_on_both():
-    found = swap_scores(torch.zeros(8), torch.randn(12, 8), rope_angles(8))
-    assert float(found.positional) == pytest.approx(1) == pytest.approx(float(found.symbolic))
-    assert float(found.entropy) == pytest.approx(1)
-
-
 def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
     query, keys = head(size=2.0)
     assert float(swap_scores(query, keys, torch.zeros(4)).symbolic) == pytest.approx(1, abs=1e-12)
@@ -127,52 +92,39 @@ def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
     assert float(swap_scores(query, same, rope_angles(8)).positional) == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("shift", [-(10**6), -3, 1, 777_777])
-def test_only_relative_positions_matter(shift):
-    query, keys = head()
+@pytest.mark.parametrize(("shift", "dtype", "error"), [
+    (-(10**6), torch.float64, 1e-6), (777_777, torch.float64, 1e-6), (2_000_003, torch.float32, 2e-3),
+])  # fmt: skip
+def test_only_relative_positions_matter(shift, dtype, error):
+    query, keys = head(size=2.0, dtype=dtype)
     angles = rope_angles(8)
     found = swap_scores(query, keys, angles, block_length=2)
     moved = swap_scores(rotate(query, shift, angles), rotate(keys, shift, angles), angles, block_length=2)
-    torch.testing.assert_close(moved.positional, found.positional, rtol=0, atol=1e-6)
-
-
-def test_visible_softcap_and_sinks_are_the_literal_ones():
-    query, keys = head(size=4.0)
-    visible = torch.arange(21) >= 5
-    sink = torch.tensor(1.5, dtype=torch.float64)
-    for window, cap, extra in [(visible, None, None), (None, 3.0, None), (None, None, sink), (visible, 3.0, sink)]:
-        found = swap_scores(
-            query, keys, rope_angles(8), start=1, block_length=3, visible=window, softcap=cap, sinks=extra
-        )
-        expected = literal.swap_scores(
-            query, keys, rope_angles(8), start=1, length=3, blocks=6, visible=window, softcap=cap, sink=extra
-        )
-        agree(found, expected, FLOAT64_ERROR)
+    torch.testing.assert_close(moved.positional, found.positional, rtol=0, atol=error)
 
 
 def test_attention_and_entropy_are_those_of_the_softmax():
+    """A sink takes attention but is no block; of the entropy it is one more choice."""
     query, keys = head(size=2.0)
-    found = swap_scores(query, keys, rope_angles(8), start=2, block_length=3, scale=0.5)
-    attention = (0.5 * keys @ query).softmax(0)
-    torch.testing.assert_close(found.attention, attention[2:20].view(6, 3).mean(1))
-    entropy = torch.distributions.Categorical(probs=attention).entropy() / math.log(21)
-    torch.testing.assert_close(found.entropy, entropy)
+    for sinks in (None, torch.tensor(1.5, dtype=torch.float64)):
+        found = swap_scores(query, keys, rope_angles(8), start=2, block_length=3, scale=0.5, sinks=sinks)
+        logits = 0.5 * keys @ query
+        attention = (logits if sinks is None else torch.cat([logits, sinks[None]])).softmax(0)
+        torch.testing.assert_close(found.attention, attention[2:20].view(6, 3).mean(1))
+        entropy = torch.distributions.Categorical(probs=attention).entropy() / math.log(len(attention))
+        torch.testing.assert_close(found.entropy, entropy)
 
 
 @pytest.mark.parametrize("per_frequency", [False, True])
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_batch_equals_loop_and_groups_share_keys(per_frequency, pairing):
+def test_batch_equals_loop_and_groups_share_keys(per_frequency):
     query, keys = head(2, 3, size=2.0)
-    options = {"block_length": 4, "pairing": pairing, "per_frequency": per_frequency}
-    batch = swap_scores(query, keys, rope_angles(8), **options)
-    grouped = swap_scores(query, keys[:, :1], rope_angles(8), **options)
-    for i in range(2):
-        for j in range(3):
-            alone = swap_scores(query[i, j], keys[i, j], rope_angles(8), **options)
-            shared = swap_scores(query[i, j], keys[i, 0], rope_angles(8), **options)
-            for field in ("positional", "symbolic", "entropy", "attention"):
+    options = {"block_length": 4, "per_frequency": per_frequency}
+    for shared in (keys, keys[:, :1]):
+        batch = swap_scores(query, shared, rope_angles(8), **options)
+        for i, j in np.ndindex(2, 3):
+            alone = swap_scores(query[i, j], shared[i, j % shared.shape[1]], rope_angles(8), **options)
+            for field in FIELDS:
                 torch.testing.assert_close(getattr(batch, field)[i, j], getattr(alone, field))
-                torch.testing.assert_close(getattr(grouped, field)[i, j], getattr(shared, field))
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -180,13 +132,11 @@ def test_each_plane_is_a_head_of_its_own(pairing):
     query, keys = head(size=3.0)
     angles = rope_angles(8)
     found = swap_scores(query, keys, angles, block_length=2, scale=0.9, pairing=pairing, per_frequency=True)
-    assert found.positional.shape == (4,)
     assert found.attention.shape == (4, 10)
     for plane in range(4):
         pick = [plane, plane + 4] if pairing == "halves" else [2 * plane, 2 * plane + 1]
-        expected = literal.swap_scores(
-            query[pick], keys[:, pick], angles[plane : plane + 1], length=2, blocks=10, scale=0.9
-        )
+        options = {"length": 2, "blocks": 10, "scale": 0.9}
+        expected = literal.swap_scores(query[pick], keys[:, pick], angles[plane : plane + 1], **options)
         assert (float(found.positional[plane]), float(found.symbolic[plane])) == pytest.approx(expected, abs=1e-10)
 
 
@@ -205,8 +155,7 @@ def test_pieces_change_nothing(room, worth, monkeypatch):
 
 
 @pytest.mark.parametrize("tau", [1e-300, 1e-4, 1e-2])
-@pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 2), (1, 4)])
-@pytest.mark.parametrize("size", [1.0, 3.0, 30.0])
+@pytest.mark.parametrize(("start", "length", "size"), [(0, 1, 1.0), (3, 2, 30.0), (1, 4, 3.0)])
 def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monkeypatch):
     """With few blocks that weigh, in groups that need differently many, and beside heads that need all pairs."""
     query, keys = head(4, 3, keys=70, size=size)
@@ -222,31 +171,8 @@ def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monk
         torch.testing.assert_close(*(getattr(one, field) for one in found), rtol=1e-12, atol=1e-13)
 
 
-def test_pairs_are_left_out_where_few_weigh_anything(monkeypatch):
-    query, keys = head(keys=66, size=4.0)
-    options = {"start": 1, "length": 4, "blocks": 16}
-    # The other way round: most attention everywhere but in one block.
-    away = torch.zeros(66, 8, dtype=torch.float64)
-    away[9:13] = -50 * query / query.norm()
-    monkeypatch.setattr(swaps, "WORTH", 0)
-    for one, tau in ((keys, 1e-4), (keys, 1.0), (0.01 * keys, 1e-4), (away, 1e-4)):
-        found = swap_scores(query, one, rope_angles(8), start=1, block_length=4, tau=tau)
-        agree(found, literal.swap_scores(query, one, rope_angles(8), tau=tau, **options), FLOAT64_ERROR)
-
-
-def test_long_positions():
-    """Both the query and its keys stand far out: phases must not lose what float32 cannot hold."""
-    query, keys = head(size=2.0, dtype=torch.float32)
-    angles, far = rope_angles(8), 2_000_003
-    expected = swap_scores(query, keys, angles, block_length=2)
-    moved = swap_scores(rotate(query, far, angles), rotate(keys, far, angles), angles, block_length=2)
-    torch.testing.assert_close(moved.positional, expected.positional, rtol=0, atol=2e-3)
-
-
 @pytest.mark.parametrize("worth", [0, 2**60])
-@pytest.mark.parametrize(
-    "options", [{}, {"visible": None, "block_length": 2}, {"eps": 0.0}, {"softcap": 3.0}, {"per_frequency": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"visible": None, "block_length": 2, "eps": 0.0}, {"softcap": 3.0}])
 def test_scores_can_be_differentiated(worth, options, monkeypatch):
     """With blocks that some queries do not see, whose norms are 0 and have no slope."""
     monkeypatch.setattr(swaps, "WORTH", worth)
@@ -266,18 +192,15 @@ def test_scores_can_be_differentiated(worth, options, monkeypatch):
 def test_queries_of_all_tokens_are_refused_unless_it_is_said_what_they_see(score):
     query, keys = head(6, keys=6)
     for many, of in ((query, keys[0]), (query[None], keys[:1]), (query.expand(3, 6, 8), keys[0])):
-        message = r"that of the last token.*got query \(.*6, 8\) and keys \(.*6, 8\), 6 queries of the same 6 keys"
-        with pytest.raises(ValueError, match=message + r"\. Pass one query, query\[..., -1, :\], or visible"):
+        message = r"6 queries of the same 6 keys\. Pass one query, query\[..., -1, :\], or visible"
+        with pytest.raises(ValueError, match=message):
             score(many, of, rope_angles(8))
-    seen = torch.ones(6, 6, dtype=torch.bool)
-    said = score(query, keys[0], rope_angles(8), visible=seen)
+    said = score(query, keys[0], rope_angles(8), visible=torch.ones(6, 6, dtype=torch.bool))
     shared = score(query, keys[:1], rope_angles(8))
     for name, x in vars(said).items():
         torch.testing.assert_close(getattr(shared, name), x)
-    score(query[-1], keys[0], rope_angles(8))
-    score(query[-1:], keys[0], rope_angles(8))
-    score(query[:5], keys[0], rope_angles(8))
-    score(query, keys, rope_angles(8))
+    for some, of in ((query[-1], keys[0]), (query[-1:], keys[0]), (query[:5], keys[0]), (query, keys)):
+        score(some, of, rope_angles(8))
 
 
 def test_heads_may_turn_by_angles_of_their_own():
@@ -287,6 +210,3 @@ def test_heads_may_turn_by_angles_of_their_own():
     for number, own in enumerate(angles):
         alone = swap_scores(query[number], keys[number], own)
         torch.testing.assert_close(together.symbolic[number], alone.symbolic)
-    for other in (angles[:, :3], rope_angles(8).expand(3, 4)):
-        with pytest.raises(ValueError, match=r"^angles must have shape \[4\], one per plane"):
-            swap_scores(query, keys, other)

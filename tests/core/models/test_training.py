@@ -1,6 +1,7 @@
 """The training loop against torch's own optimiser in a plain loop; freezing; killed and resumed runs."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def test_steps_are_those_of_a_plain_loop():
     assert history.steps == 30
 
 
-@pytest.mark.parametrize("killed_after", [3, 10, 13, 20, 29])
+@pytest.mark.parametrize("killed_after", [3, 13, 29])
 def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path, killed_after):
     unbroken = toys()
     expected = run(unbroken, observe=weights)
@@ -89,54 +90,41 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path, killed_after
             raise Killed
         return weights(step, model)
 
-    checkpoint = tmp_path / "toy.safetensors"
+    kept = {"checkpoint": tmp_path / "toy.safetensors", "checkpoint_every": 5}
     with pytest.raises(Killed):
-        run(toys(), observe=die, checkpoint=checkpoint, checkpoint_every=5)
-    assert checkpoint.exists() == (killed_after > 5)
+        run(toys(), observe=die, **kept)
     resumed = toys()
-    with torch.no_grad():
+    if killed_after > 5:  # nothing may come from here once there is a checkpoint
         for parameter in resumed.parameters():
-            parameter.zero_()  # nothing may come from here once there is a checkpoint
-    if killed_after < 5:
-        resumed = toys()
-    history = run(resumed, observe=weights, checkpoint=checkpoint, checkpoint_every=5)
-    for mine, other in zip(resumed.parameters(), unbroken.parameters(), strict=True):
-        assert torch.equal(mine, other)
-    assert torch.equal(history.losses, expected.losses)
-    assert torch.equal(history.observed_at, expected.observed_at)
-    assert torch.equal(history.observations["embedding"], expected.observations["embedding"])
+            parameter.data.zero_()
+    for _ in range(2):  # a finished run goes on to its end
+        history = run(resumed, observe=weights, **kept)
+        for mine, other in zip(resumed.parameters(), unbroken.parameters(), strict=True):
+            assert torch.equal(mine, other)
+        assert torch.equal(history.losses, expected.losses)
+        assert torch.equal(history.observed_at, expected.observed_at)
+        assert torch.equal(history.observations["embedding"], expected.observations["embedding"])
     assert [file.name for file in tmp_path.iterdir()] == ["toy.safetensors"]
-
-
-def test_a_finished_run_resumes_to_its_end(tmp_path):
-    model = toys()
-    history = run(model, checkpoint=tmp_path / "toy.safetensors")
-    again = toys()
-    repeated = run(again, checkpoint=tmp_path / "toy.safetensors")
-    assert torch.equal(again.embedding, model.embedding)
-    assert torch.equal(history.losses, repeated.losses)
 
 
 def test_frozen_members_stay_and_others_go_on():
     free, stopped = toys(), toys()
     losses = run(free).losses
     threshold = float(losses[2:].amin(0).flatten().sort().values[1:3].mean())  # two of four members fall below
-    settings = TrainingSettings(steps=30, batch=8, warmup=4, record_every=7, stop_loss=threshold)
     kept = {}
 
     def keep(step, model):
         kept[step] = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
-    history = run(stopped, settings=settings, observe=keep)
-    frozen = history.frozen_at < 30
-    assert 1 <= int(frozen.sum()) <= 3
+    times = run(stopped, settings=replace(SETTINGS, stop_loss=threshold), observe=keep).frozen_at
+    assert 1 <= int((times < 30).sum()) <= 3
     for name, parameter in stopped.named_parameters():
-        assert torch.equal(parameter[~frozen], free.get_parameter(name)[~frozen])
-        for seed, variant in frozen.nonzero().tolist():
-            assert torch.equal(
-                parameter[seed, variant], kept[int(history.frozen_at[seed, variant])][name][seed, variant]
-            )
+        assert torch.equal(parameter[times == 30], free.get_parameter(name)[times == 30])
+        for seed, variant in (times < 30).nonzero().tolist():
+            assert torch.equal(parameter[seed, variant], kept[int(times[seed, variant])][name][seed, variant])
             assert not torch.equal(parameter[seed, variant], free.get_parameter(name)[seed, variant])
+    history = run(toys(), settings=replace(SETTINGS, stop_loss=1e9))
+    assert (history.steps, history.frozen_at.tolist()) == (7, [[7, 7], [7, 7]])
 
 
 def recorded(means, stop_loss):
@@ -150,24 +138,15 @@ def recorded(means, stop_loss):
 
 def test_members_freeze_below_the_loss_that_was_asked_for_and_not_at_it():
     state = recorded([0.125, 0.25, 0.5], 0.25)
-    assert state.frozen.tolist() == [True, False, False]
-    assert state.frozen_at.tolist() == [2, 9, 9]
-    assert not state.finished
+    assert (state.frozen.tolist(), state.frozen_at.tolist()) == ([True, False, False], [2, 9, 9])
     # Without a loss to stop at, one of zero goes on.
     assert not recorded([0.0, 1.0], 0.0).frozen.any()
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("loss", [math.nan, -math.inf])
 def test_a_mean_loss_that_is_no_number_stops_the_run(loss):
     with pytest.raises(FloatingPointError, match=r"members \[\[1\]\] is not finite within 2 steps before step 2"):
         recorded([1.0, loss, 2.0], 0.0)
-
-
-def test_training_ends_when_every_member_is_frozen():
-    settings = TrainingSettings(steps=30, batch=8, record_every=5, stop_loss=1e9)
-    history = run(toys(), settings=settings)
-    assert history.steps == 5
-    assert history.frozen_at.tolist() == [[5, 5], [5, 5]]
 
 
 def test_a_checkpoint_of_another_run_or_of_other_code_is_refused(tmp_path, monkeypatch):
@@ -181,8 +160,7 @@ def test_a_checkpoint_of_another_run_or_of_other_code_is_refused(tmp_path, monke
         with pytest.raises(ValueError, match=message):
             run(toys(), **kept | changed)
     monkeypatch.setattr(resuming, "digest_code", lambda: "other")
-    message = r'toy.safetensors was made with other code \(".* there, "other" now\), and no .*; remove it to start'
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r'was made with other code \(".* there, "other" now\), and no .*; remove it'):
         run(toys(), **kept)
 
 
@@ -200,18 +178,3 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     message = r"checkpoint toy.safetensors (cannot be read|was altered).*; remove it to start anew"
     with pytest.raises(ValueError, match=message):
         run(toys(), checkpoint=checkpoint)
-
-
-def test_losses_that_are_not_finite_stop_the_run():
-    model = toys()
-    with torch.no_grad():
-        model.read_map[1, 0] = math.inf
-    with pytest.raises(FloatingPointError, match=r"members \[\[1, 0\]\] is not finite .* pass a lower learning_rate"):
-        run(model)
-
-
-def test_parameters_must_lead_with_the_members():
-    model = toys()
-    model.extra = torch.nn.Parameter(torch.zeros(3))
-    with pytest.raises(ValueError, match=r"losses have shape \(2, 2\).*extra has shape \(3,\)"):
-        run(model)

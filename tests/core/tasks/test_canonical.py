@@ -49,18 +49,9 @@ def test_answers_are_those_of_a_literal_solver(task):
     batch = draw(task)
     assert batch.tokens.shape == (400, task.length + 1)
     for tokens, answer, position in zip(*(field.tolist() for field in batch), strict=True):
+        assert all(0 <= token < task.context_vocabulary for token in tokens[:-1])
+        assert task.context_vocabulary <= tokens[-1] < task.vocabulary
         assert solve(task, tokens) == (answer, position)
-
-
-@pytest.mark.parametrize("task", CASES, ids=lambda task: type(task).__name__)
-def test_tokens_stay_in_their_ranges(task):
-    batch = draw(task)
-    context, query = batch.tokens[:, :-1], batch.tokens[:, -1]
-    assert int(context.min()) >= 0
-    assert int(context.max()) < task.context_vocabulary
-    assert int(query.min()) >= task.context_vocabulary
-    assert int(query.max()) < task.vocabulary
-    assert int(batch.answer.max()) < task.classes
 
 
 def uniform(values: torch.Tensor, low: int, high: int) -> bool:
@@ -100,9 +91,7 @@ def test_parts_tell_all_tokens_apart():
 
 
 @pytest.mark.parametrize(
-    "task",
-    [*CASES, FactsTask(), NumberTask(), LetterTask(), CountTask(), DistanceTask()],
-    ids=lambda x: type(x).__name__,
+    "task", [*CASES[::2], FactsTask(), NumberTask(), LetterTask(), CountTask(), DistanceTask()], ids=repr
 )
 def test_the_same_generator_state_draws_the_same_inputs(task):
     first, again, other = (task.sample(50, generator=torch.Generator().manual_seed(seed)).tokens for seed in (0, 0, 1))
@@ -112,9 +101,7 @@ def test_the_same_generator_state_draws_the_same_inputs(task):
 
 test_refusals = refuse_each(
     (lambda: IndexTask(length=1), r"length must be a whole number of at least 2 \(one position .*; got 1"),
-    (lambda: IndexTask(symbols=1), "symbols must be a whole number of at least 2 .* got 1"),
     (lambda: RetrievalTask(length=9, symbols=8), "9 positions need as many distinct symbols but symbols"),
-    (lambda: RetrievalTask(attributes=True), "attributes must be a whole number .*; got True"),
     (lambda: PartialInductionTask(repetition=1), "repetition must be a whole number of at least 2"),
     (lambda: PartialInductionTask(length=3, repetition=4), "stands 4 times but there are only 3 posit"),
     (lambda: draw(IndexTask(), 0), "count must be a whole number of at least 1"),

@@ -55,8 +55,8 @@ def test_answers_are_those_of_an_independent_solver(words, questions):
 def test_a_single_question_is_the_last_token(question):
     task = FactsTask(facts=8)
     batch = task.ask(question, 200, generator())
-    assert batch.tokens.shape == (200, task.context + 1)
     for row, answer, fact in zip(batch.tokens.tolist(), batch.answer.tolist(), batch.fact.tolist(), strict=True):
+        assert len(row) == task.context + 1
         assert solve(task, row) == [(question, answer[0], fact[0])]
 
 
@@ -66,10 +66,8 @@ def test_what_is_asked_is_spread_evenly():
         fact = task.ask(question, 20_000, generator()).fact
         shares = torch.bincount(fact.flatten(), minlength=4) / len(fact)
         torch.testing.assert_close(shares, torch.tensor(expected), atol=0.015, rtol=0)
-    names = task.sample(20_000, generator()).tokens[:, 1] - MARKS
-    torch.testing.assert_close(
-        torch.bincount(names, minlength=32) / len(names), torch.full((32,), 1 / 32), atol=0.01, rtol=0
-    )
+    names = (task.sample(20_000, generator()).tokens[:, 1] - MARKS).bincount(minlength=32)
+    torch.testing.assert_close(names / 20_000, torch.full((32,), 1 / 32), atol=0.01, rtol=0)
 
 
 def enumerated(task: FactsTask, question: str) -> dict[str, Fraction]:
@@ -112,9 +110,6 @@ def test_expected_count_of_the_most_frequent():
     for draws, kinds in itertools.product(range(1, 5), range(1, 4)):
         listed = [max(map(x.count, x)) for x in itertools.product(range(kinds), repeat=draws)]
         assert expect_most_frequent(draws, kinds) == Fraction(sum(listed), len(listed))
-    drawn = torch.randint(64, (4000, 64), generator=generator())
-    counts = torch.nn.functional.one_hot(drawn, 64).sum(1).amax(1).float()
-    assert float(expect_most_frequent(64, 64)) == pytest.approx(float(counts.mean()), abs=0.05)
 
 
 test_refusals = refuse_each(
@@ -123,9 +118,7 @@ test_refusals = refuse_each(
     (lambda: FactsTask(words=5), "2, 3 or 4 words.*got words=5"),
     (lambda: FactsTask(facts=8, names=7), "Pass names=8"),
     (lambda: FactsTask(attributes=1), "one attribute"),
-    (lambda: FactsTask(questions=()), "some of binding, index, last"),
     (lambda: FactsTask(questions=("who",)), "some of binding, index, last"),
     (lambda: FactsTask(facts=5, questions=("last",)), "facts must be even; got 5"),
     (lambda: FactsTask().ask("who", 1, generator()), "'who'"),
-    (lambda: FactsTask(facts=5).ask("last", 1, generator()), "even facts"),
 )  # fmt: skip

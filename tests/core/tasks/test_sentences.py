@@ -4,7 +4,7 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_core.tasks._sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask, draw_up_to
+from posym_core.tasks._sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask
 
 
 def sample(task, count=2000, seed=0):
@@ -36,9 +36,7 @@ def check(task, batch):
         assert 0 <= answer < task.classes
 
 
-@pytest.mark.parametrize(
-    ("distances", "side", "room"), [(1, 0, 0), (1, 3, 1), (2, 9, 0), (5, 1, 30), (20, 0, 7), (20, 9, 4)]
-)
+@pytest.mark.parametrize(("distances", "side", "room"), [(1, 0, 0), (2, 9, 0), (5, 1, 30), (20, 9, 4)])
 def test_distances_of_all_sizes(distances, side, room):
     task = DistanceTask(distances=distances, side=side, longest=distances + 1 + room, vocabulary=9)
     batch = sample(task, 200)
@@ -49,25 +47,12 @@ def test_distances_of_all_sizes(distances, side, room):
         assert len(words) - 1 - words.index(TRIGGERS[1]) <= side
 
 
-@pytest.mark.parametrize(
-    ("most", "shortest", "room"), [(1, 1, 0), (1, 20, 0), (12, 1, 0), (5, 5, 9), (8, 4, 0), (4, 8, 3)]
-)
+@pytest.mark.parametrize(("most", "shortest", "room"), [(1, 1, 0), (12, 1, 0), (5, 5, 9), (4, 8, 3)])
 def test_counts_of_all_sizes(most, shortest, room):
     task = CountTask(most=most, shortest=shortest, longest=max(most, shortest) + room, vocabulary=6)
     batch = sample(task, 200)
     check(task, batch)
     assert int(batch.seen.sum(1).min()) >= shortest
-
-
-@pytest.mark.parametrize("task", [DistanceTask(), CountTask()])
-def test_sizes_of_the_paper(task):
-    batch = sample(task, 500)
-    check(task, batch)
-    assert task.vocabulary == 574
-    assert batch.tokens.shape == (500, 120)
-    assert task.classes == {"distance": 70, "count": 101}[task.name]
-    if task.name == "count":
-        assert batch.seen.all()
 
 
 @pytest.mark.parametrize("task", [DistanceTask(), CountTask()])
@@ -94,18 +79,6 @@ def test_answers_words_and_places_are_balanced(task):
         assert abs(int(kinds[0] - kinds[1])) < 6 * int(sum(kinds)) ** 0.5
 
 
-def test_only_the_longest_distance_with_full_sides_does_not_fit():
-    assert sample(DistanceTask(distances=3, side=2, longest=7)).seen.sum(1).max() == 7
-    assert sample(DistanceTask(distances=3, side=2, longest=9)).seen.sum(1).max() == 8
-    assert DistanceTask().longest == DistanceTask().distances + 2 * DistanceTask().side
-
-
-def test_numbers_are_drawn_evenly():
-    drawn = draw_up_to(torch.full((4000,), 3), torch.Generator().manual_seed(0)).bincount()
-    assert len(drawn) == 4
-    assert (drawn - 1000).abs().max() < 6 * 750**0.5
-
-
 test_refusals = refuse_each(
     (lambda: DistanceTask(longest=70), "triggers 70 apart need 71 tokens; got longest=70"),
     (lambda: DistanceTask(vocabulary=3), "vocabulary must be a whole number of at least 4; got 3"),
@@ -123,8 +96,3 @@ def test_the_best_guess_without_order_against_a_count(task):
     table = torch.zeros(task.distances, task.longest + 1)
     table.index_put_((batch.answer, batch.seen.sum(1)), torch.ones(1), accumulate=True)
     assert task.best_without_order() == pytest.approx(float(table.amax(0).sum() / table.sum()), abs=5e-3)
-
-
-def test_the_best_guess_without_order_by_hand():
-    # Lengths 2 to 4 for distance 1 (1 in 4, 1 in 2, 1 in 4) and 3 to 5 for distance 2: 1/4 + 1/2 + 1/2 + 1/4, halved.
-    assert DistanceTask(distances=2, side=1, longest=9).best_without_order() == pytest.approx(0.75)
