@@ -21,7 +21,7 @@ from posym_companion.solvers.task_solvers import SCORES
 from posym_core.metrics import Estimate, correlate_rows, mean_interval, statistic_interval, student_margin
 from posym_core.tasks import Question
 
-CHAPTER, PREDICTS = "language_model/task_solvers", "language_model/what_scores_predict"
+CHAPTER = "language_model/task_solvers"
 MODELS = ("decoders of one to four layers, trained on binding and index",)
 SOLVED = 0.9
 DRAWS = 500  # of bootstraps
@@ -400,11 +400,11 @@ def ask_all_three(advantages: Advantages, score: str) -> Outcome:
     "B-1",
     "Scores tell what heads are needed for",
     paper=OWN,
-    at=PREDICTS,
+    at=CHAPTER,
     quote="Positional and symbolic scores tell what a head is needed for, beyond how deep it sits and what it copies",
     # One head of Gemma is nearly all that the answer needs, so that no order can be better than another.
     models=(*LANGUAGE_MODELS[::-1], *DECODERS),
-    chapter=PREDICTS,
+    chapter=CHAPTER,
     fixed="after a look",
     history="The first rule (before the run) let each of the three orders count for itself, with intervals over draws "
     "of layers, and gave *not testable* for Gemma and *partly* for the others; the claim is beyond all three.",

@@ -21,7 +21,7 @@ def test_every_axis_of_frequencies_in_the_book_says_which_way_it_runs(root) -> N
     labels = [(path.name, label) for path in root.glob("book/**/*.ipynb") for label in axes.labels_of_notebook(path)]
     for path in root.glob("posym_companion/figures/*.py"):
         labels += [(path.name, label) for label in axes.labels_in(path.read_text(encoding="utf-8"))]
-    assert len(labels) > 150
+    assert len(labels) > 100
     assert sum(bool(axes.FREQUENCIES.search(label)) for _, label in labels) > 15
     assert [each for each in labels if axes.lacks_direction(each[1])] == []
 
