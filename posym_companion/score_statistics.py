@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 
-from posym_core._checks import convert_array, convert_membership, require_count, require_scores
-from posym_core.metrics import DRAWS, Estimate, Estimates, Resample, average_prompts, statistic_interval, student_margin
+from posym_core._checks import convert_array, require_count, require_scores
+from posym_core.metrics import DRAWS, Estimate, Estimates, average_prompts, statistic_interval, student_margin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,24 +18,6 @@ class LayerPermutation:
 
     value: float
     p: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupDifference:
-    """Difference between prompts in a group and the others; every field has the measurements' shape.
-
-    Attributes:
-        difference: mean within the group minus mean of the rest; ``low`` and ``high`` by bootstrap over prompts.
-        p: two-sided, from shuffled labels, each measurement by itself.
-        p_adjusted: the same for the whole family of measurements: how often the largest difference of any, in units
-            of its own spread, is as large by chance. It bounds the probability of a single false find.
-    """
-
-    difference: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    p: np.ndarray
-    p_adjusted: np.ndarray
 
 
 def permute_layers(
@@ -63,72 +44,6 @@ def permute_layers(
     # Rounding must not decide whether a drawn order that gives the same number counts.
     extreme = int((np.abs(drawn) >= abs(here) - 1e-12 * max(1.0, abs(here))).sum())
     return LayerPermutation(value=here, p=(1 + extreme) / (1 + draws))
-
-
-def compare_groups(
-    values: torch.Tensor | np.ndarray,
-    group: torch.Tensor | np.ndarray,
-    *,
-    strata: torch.Tensor | np.ndarray | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> GroupDifference:
-    """Mean of prompts in a group minus that of the others, for many measurements at once.
-
-    With ``strata`` only prompts of the same stratum are compared: values and membership are taken relative to their
-    stratum's mean, and labels are shuffled within strata only.
-    """
-    draws = require_count("draws", draws, 1)
-    x = convert_array(values)
-    inside = convert_membership("group", group)
-    labels = np.zeros(inside.shape, dtype=int) if strata is None else number_labels("strata", strata)
-    if inside.ndim != 1 or x.ndim < 1 or len(x) != len(inside) or labels.shape != inside.shape:
-        raise ValueError(
-            f"values, group and strata must have one entry per prompt; got {x.shape}, {inside.shape} and {labels.shape}"
-        )
-    if not np.isfinite(x).all():
-        raise ValueError(f"values must be finite; {int((~np.isfinite(x)).sum())} of {x.size} are not")
-    rows, shape = x.reshape(len(x), -1), x.shape[1:]
-    members = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
-    if not any(0 < inside[rows_of].mean() < 1 for rows_of in members):
-        raise ValueError("a difference needs prompts on both sides within a stratum; every stratum has one side only")
-
-    def centred(y: np.ndarray) -> np.ndarray:
-        y = y.astype(np.float64).copy()
-        for rows_of in members:
-            y[rows_of] -= y[rows_of].mean(0)
-        return y
-
-    sign, deviation = centred(inside), centred(rows)
-    energy = sign @ sign
-    spread = np.sqrt((deviation**2).mean(0))
-    unit = np.where(spread > 0, spread, 1) / np.sqrt(energy)
-    here = sign @ deviation / energy
-    generator = np.random.default_rng(seed)
-    sample = Resample([len(rows_of) for rows_of in members], over="prompts", draws=draws, seed=seed)
-    least, family = np.ones(rows.shape[1]), np.ones(rows.shape[1])
-    resampled = np.empty((draws, rows.shape[1]))
-    for draw in range(draws):
-        shuffled, chosen = sign.copy(), np.empty(len(rows), dtype=int)
-        for rows_of, drawn in zip(members, sample.places, strict=True):
-            shuffled[rows_of] = sign[generator.permutation(rows_of)]
-            chosen[rows_of] = rows_of[drawn[draw]]
-        by_chance = np.abs(shuffled @ deviation / energy)
-        least += by_chance >= np.abs(here) - 1e-12
-        family += (by_chance / unit).max() >= np.abs(here) / unit - 1e-12
-        again, other = centred(inside[chosen]), rows[chosen]
-        strength = again @ again
-        resampled[draw] = again @ other / strength if strength > 0 else np.nan
-    if np.isnan(resampled).all():
-        raise ValueError(f"an interval needs a draw with prompts on both sides; none of {draws} has. Pass more draws")
-    low, high = sample.ends(resampled)
-    return GroupDifference(
-        difference=here.reshape(shape),
-        low=low.reshape(shape),
-        high=high.reshape(shape),
-        p=(least / (1 + draws)).reshape(shape),
-        p_adjusted=(family / (1 + draws)).reshape(shape),
-    )
 
 
 def student_interval(
@@ -161,43 +76,6 @@ def divide_sums(parts: torch.Tensor | np.ndarray, wholes: torch.Tensor | np.ndar
     return statistic_interval(
         lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, draws=draws, vectorized=True
     )
-
-
-def variance_shares(
-    scores: torch.Tensor | np.ndarray, *, draws: int = 200, seed: int = 0
-) -> dict[Literal["head", "task", "head x task", "prompt", "rest"], Estimate]:
-    """What a score ``[task, prompt, layer, head]`` depends on, as shares of its sum of squares that add up to 1.
-
-    ``head`` is the part that a head keeps over tasks, ``task`` and ``prompt`` (within a task) what all heads share,
-    ``head x task`` what is a head's own on a task, and ``rest`` what is a head's own on a single prompt. Intervals
-    resample layers, and prompts within tasks.
-    """
-    x = convert_array(scores)
-    if x.ndim != 4 or 0 in x.shape:
-        raise ValueError(f"scores must have shape [task, prompt, layer, head] with one of each; got {x.shape}")
-    if not np.isfinite(x).all() or np.ptp(x) == 0:
-        raise ValueError("scores must be finite and not all equal; shares of no variance are undefined")
-
-    def parts(y: np.ndarray) -> np.ndarray:
-        y = y.reshape(*y.shape[:2], -1)
-        # Of one value repeated the mean may be off by rounding, which is no variance.
-        y = y - y.mean() if np.ptp(y) > 0 else np.zeros_like(y)
-        head, task, both = y.mean((0, 1)), y.mean((1, 2)), y.mean(1)
-        prompt = y.mean(2) - task[:, None]
-        interaction = both - head - task[:, None]
-        rest = y - both[:, None] - prompt[..., None]
-        squares = [(part**2).mean() for part in (head, task, interaction, prompt, rest)]
-        # A draw that repeats one value has no variance to share out and counts for none.
-        return np.array(squares) / sum(squares) if sum(squares) > 0 else np.full(len(squares), np.nan)
-
-    over = "layers, and prompts within tasks"
-    sample = Resample([x.shape[2], *[x.shape[1]] * len(x)], over=over, draws=draws, seed=seed, one_by_one=True)
-    layers, *prompts = sample.places
-    drawn = [x[:, :, at][np.arange(len(x))[:, None], of] for at, of in zip(layers, np.stack(prompts, 1), strict=True)]
-    here, many = parts(x), np.array([parts(y) for y in drawn])
-    names: tuple[Literal["head", "task", "head x task", "prompt", "rest"], ...]
-    names = ("head", "task", "head x task", "prompt", "rest")
-    return {name: sample.estimate(float(here[place]), many[:, place]) for place, name in enumerate(names)}
 
 
 def number_labels(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:

@@ -1,14 +1,5 @@
-"""What chapters share: text and tables that a cell shows."""
+"""What chapters share: tables that a cell shows, and text behind one line."""
 
-from posym_companion.book.text import Table, describe_sources, fold, number, say, span
-from posym_companion.score_statistics import student_interval
+from posym_companion.book.text import Table, fold
 
-__all__ = [
-    "Table",
-    "describe_sources",
-    "fold",
-    "number",
-    "say",
-    "span",
-    "student_interval",
-]
+__all__ = ["Table", "fold"]

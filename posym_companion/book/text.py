@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-
-from posym_core.metrics import Estimate, Estimates
 
 RULES = {"l": ":--", "r": "--:", "c": ":-:"}
 
@@ -65,42 +63,9 @@ class Table:
         return str(self)
 
 
-def say(*parts: object) -> None:
-    """Show paragraphs and tables below a cell, Markdown, one after the other."""
-    from IPython.display import Markdown, display
-
-    display(Markdown("\n\n".join(map(str, parts))))
-
-
 def fold(summary: str, *parts: object) -> str:
     """Return paragraphs and tables behind one line, which a reader opens."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *map(str, parts), "</details>"])
-
-
-class HasSource(Protocol):
-    """What can say where it comes from, as a stored result can."""
-
-    def describe(self) -> str: ...
-
-
-def describe_sources(results: Iterable[HasSource]) -> str:
-    """Return where results come from: a list, one item a result."""
-    return "\n".join(f"- {result.describe()}" for result in results)
-
-
-def number(value: Estimate | Estimates | Mapping[str, Any] | float | str, form: str = ".2f") -> str:
-    """Return a number as text: an estimate, or what a row of the ledger holds of one, with its interval.
-
-    Whole numbers and texts stay as they are. Of :class:`~posym_core.metrics.Estimates` there is one.
-
-    >>> number({"value": 0.5, "interval": [-0.001, 0.75]})
-    '0.50 [0.00, 0.75]'
-    """
-    if isinstance(value, Mapping):
-        return "{} [{}, {}]".format(*(_write(x, form) for x in (value["value"], *value["interval"])))
-    if isinstance(value, Estimate | Estimates):
-        return "{} [{}, {}]".format(*(_write(x, form) for x in (value.value, value.low, value.high)))
-    return str(value) if isinstance(value, str | Integral) else _write(value, form)
 
 
 def _write(value: Any, form: str) -> str:
@@ -109,13 +74,3 @@ def _write(value: Any, form: str) -> str:
         return format(value, form)
     sign = "+" * form.startswith("+")
     return format(value, f"{sign}z{form.removeprefix(sign)}")
-
-
-def span(values: Any, form: str = ".2f") -> str:
-    """Return the least and the largest of some numbers, or one if they are written alike.
-
-    >>> span([3.0, 1.0, 2.0], ".0f")
-    '1 to 3'
-    """
-    low, high = (_write(end, form) for end in (np.min(values), np.max(values)))
-    return low if low == high else f"{low} to {high}"

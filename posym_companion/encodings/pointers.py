@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -134,24 +133,3 @@ def _mean_frequency(
         turned[:, -1], turned[:, :-1], encoding.angles, scale=encoding.shape.scale, pairing=encoding.pairing
     )
     return mean_frequency(use)
-
-
-def pointed_ranks(
-    cost: Float[np.ndarray, "seed layer head"], pointer: Float[np.ndarray, "seed layer head"]
-) -> Float[np.ndarray, " seed"]:
-    """Rank, from 1 for the largest, that a pointer gives the head which costs most, among all heads of a model.
-
-    Equal heads share the mean of their ranks.
-
-    >>> pointed_ranks(np.array([[[0.1, 0.6, 0.0]]]), np.array([[[3.0, 2.0, 1.0]]]))
-    array([2.])
-    """
-    if cost.shape != pointer.shape or cost.ndim != 3:
-        raise ValueError(
-            f"cost and pointer must share the shape [seed, layer, head]; got {cost.shape} and {pointer.shape}"
-        )
-    if np.isnan(pointer).any() or np.isnan(cost).any():
-        raise ValueError("a cost or a pointer is NaN for some heads, so no rank is defined; leave this pointer out")
-    flat, points = cost.reshape(len(cost), -1), pointer.reshape(len(cost), -1)
-    chosen = np.take_along_axis(points, flat.argmax(1)[:, None], axis=1)
-    return 1.0 + (points > chosen).sum(1) + ((points == chosen).sum(1) - 1) / 2

@@ -19,7 +19,6 @@ from jaxtyping import Bool, Complex, Float, Inexact
 from torch import Tensor
 
 from posym_core._checks import require_finite
-from posym_core.metrics import rotate
 
 # Eigenvalues of an n x n matrix come with an error of about n * eps times the largest; a sum of k of them with k times
 # that. The factor leaves room for the matrix itself having been rounded.
@@ -92,21 +91,6 @@ def majorisation(
     )
 
 
-def condition_number(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch"]:
-    """Return the largest eigenvalue over smallest, of positive semidefinite matrices.
-
-    Infinite where the smallest cannot be told from 0: where it is below ``n`` times the rounding of the largest.
-    """
-    values = eigenvalues(matrix)
-    floor = ROUNDING * values.shape[-1] * values[..., 0].abs()
-    if (values[..., -1] < -floor).any():
-        raise ValueError(
-            "a condition number by eigenvalues needs positive semidefinite matrices; the smallest eigenvalue is "
-            f"{float(values[..., -1].min()):.3g}. Use singular_values for others"
-        )
-    return torch.where(values[..., -1] > floor, values[..., 0] / values[..., -1], torch.inf)
-
-
 def rope_kernels(angles: Float[Tensor, " plane"], positions: int | Float[Tensor, " n"]) -> Complex[Tensor, "plane n n"]:
     """Return a matrix per plane, ``exp(i theta (a - b))`` for positions ``a`` and ``b``: Hermitian, Toeplitz, rank one.
 
@@ -168,62 +152,6 @@ def require_correlation(kernel: Inexact[Tensor, "*batch n n"]) -> Inexact[Tensor
             "with it need not contract anything"
         )
     return kernel
-
-
-def mixing_matrix(
-    gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]
-) -> Float[Tensor, "*batch n n"]:
-    """Return the doubly stochastic matrix ``S`` that mixes the eigenvalues of ``gram`` into those of ``gram * kernel``.
-
-    With ``T = sum_r v_r v_r*``, ``D_r = diag(v_r)`` and eigenvectors ``U`` of ``gram`` and ``V`` of the product,
-    ``S[i, j] = sum_r |(V* D_r U)[i, j]|^2``. Eigenvalues and rows are in falling order. That its rows and columns sum
-    to 1 is all that majorisation needs.
-    """
-    gram, kernel = _hermitian("gram", gram), require_correlation(kernel)
-    dtype = torch.promote_types(gram.dtype, kernel.dtype)
-    strength, directions = torch.linalg.eigh(kernel.to(dtype))
-    scaled = directions * strength.clamp_min(0).sqrt()[..., None, :]
-    before = torch.linalg.eigh(gram.to(dtype)).eigenvectors.flip(-1)
-    after = torch.linalg.eigh(gram * kernel).eigenvectors.flip(-1)
-    return torch.einsum("...ai,...ar,...aj->...rij", after.conj(), scaled, before).abs().square().sum(-3)
-
-
-def toeplitz(values: Float[Tensor, " n"]) -> Float[Tensor, "n n"]:
-    """Return the symmetric matrix whose entry depends on the distance: ``values[|a - b|]``.
-
-    >>> toeplitz(torch.tensor([0.0, -1.0])).tolist()
-    [[0.0, -1.0], [-1.0, 0.0]]
-    """
-    values = torch.as_tensor(values).double()
-    if values.ndim != 1 or len(values) == 0:
-        raise ValueError(f"values must be one number per distance from 0 on; got shape {tuple(values.shape)}")
-    place = torch.arange(len(values))
-    return values[(place[:, None] - place).abs()]
-
-
-def plane_grams(vectors: Float[Tensor, "*batch n dim"]) -> Complex[Tensor, "*batch plane n n"]:
-    """Return every plane's Gram matrix (dimensions ``k`` and ``k + dim / 2``), one complex number per vector.
-
-    ``sum_k (plane_grams * rope_kernels).real`` is the Gram matrix of the rotated vectors: each plane has a kernel of
-    its own, and only if all planes had the same content would one averaged kernel do.
-    """
-    first, second = _double("vectors", vectors).chunk(2, dim=-1)
-    if first.shape != second.shape:
-        raise ValueError(f"two dimensions make a plane, so dim must be even; got {vectors.shape[-1]}")
-    turned = torch.complex(first, second).movedim(-1, -2)
-    return turned[..., :, None] * turned[..., None, :].conj()
-
-
-def rotated_gram(
-    vectors: Float[Tensor, "*batch n dim"],
-    angles: Float[Tensor, " plane"],
-    positions: Float[Tensor, " n"] | None = None,
-) -> Float[Tensor, "*batch n n"]:
-    """Return the Gram matrix of vectors turned to their positions (by default 0, 1, ...), as rotary keys are."""
-    vectors = _double("vectors", vectors)
-    places = torch.arange(vectors.shape[-2]).to(vectors) if positions is None else positions
-    turned = rotate(vectors, places, angles)
-    return turned @ turned.mT
 
 
 def _offsets(positions: int | Tensor, device: torch.device) -> Float[Tensor, "n n"]:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.book import student_interval
 from posym_companion.figures import Picture, shown
 from posym_companion.one_head import training_figure
 from posym_companion.results import load_result
+from posym_companion.score_statistics import student_interval
 from posym_companion.theory import PlanarRetrievalHead, PositionalIndexHead, find_positional_beta, is_right
 from posym_core.tasks import IndexTask, RetrievalTask
 from posym_figures import Guess, Lines, Points, Readout, Slider, plots, slider_figure

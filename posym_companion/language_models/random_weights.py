@@ -62,10 +62,7 @@ class RandomWeights(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
-    """Three draws of weights, the trained model and, of a packaged one, the taught, on four kinds of prompt.
-
-    And once more on those of them that :func:`framed_lengths` names.
-    """
+    """Three draws of weights, the trained model and, of a packaged one, the taught, at the lengths of ``MEASURED``."""
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
     kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model in MEASURED else [])]
     return [
@@ -75,11 +72,6 @@ def full_size(model: str = PACKAGED) -> list[RandomWeights]:
         for wording in WORDINGS
         for kind in kinds
     ]
-
-
-def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
-    """At how many facts random weights are measured with a remedy."""
-    return MEASURED.get(model, FRAMED).get(remedy, ())
 
 
 def measure(

@@ -34,7 +34,6 @@ CUTS = (
     "three tokens late",
     "one fact late",
 )
-SHARE_TABLES = ("fact tokens", "facts")
 # Draws of the bootstrap whose intervals are kept.
 DRAWS = 500
 DIMS = {

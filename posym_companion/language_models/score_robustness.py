@@ -15,20 +15,17 @@ from typing import Any, Literal
 import numpy as np
 
 from posym_companion.experiments import Experiment, PromptSetting, load_experiment_model, slug
-from posym_companion.head_measurements import EPS, TAU, look, measure_answers
+from posym_companion.head_measurements import look, measure_answers
 from posym_companion.language_models import score_choices, score_intervention
-from posym_companion.language_models.score_choices import CUTS, FLOORS, SHARE_TABLES, TAUS, list_cuts
+from posym_companion.language_models.score_choices import CUTS, FLOORS, TAUS, list_cuts
 from posym_companion.language_models.score_intervention import measure_intervention
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import Prompts, make_prompts
 
 __all__ = [
     "CUTS",
-    "DEFAULT_EPS",
-    "DEFAULT_TAU",
     "FLOORS",
     "PARTS",
-    "SHARE_TABLES",
     "TASKS",
     "TAUS",
     "WORDINGS",
@@ -41,7 +38,6 @@ Part = Literal["choices", "tasks", "intervention", "answers"]
 PARTS: tuple[Part, ...] = ("choices", "tasks", "intervention", "answers")
 WORDINGS = ("binding-likes", "binding-bought", "binding-lives")
 TASKS = (*WORDINGS, "index", "keyvalue", "induction", "text")
-DEFAULT_TAU, DEFAULT_EPS = TAU, EPS
 DIMS: dict[Part, dict[str, str]] = {
     "choices": score_choices.DIMS,
     "tasks": {"positional symbolic entropy": "task prompt layer head", "correct alternatives": "task prompt"},

@@ -7,7 +7,7 @@ from posym_companion.several_hops.hop_figure import facts_figure, facts_task, ho
 from posym_companion.several_hops.hop_models import hop_model
 from posym_companion.several_hops.hop_questions import HOP_TASKS, LENGTHS, draw_hop_questions, write_hop_text
 from posym_companion.several_hops.hop_scores import capture_layers, station_scores
-from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
+from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy
 from posym_companion.several_hops.programs import NONE, candidates
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "load_facts_model",
     "mark_right_answers",
     "measure_counting_accuracy",
-    "reroute",
     "run_with_edits",
     "set_angles",
     "station_scores",

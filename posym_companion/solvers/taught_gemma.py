@@ -22,7 +22,7 @@ from torch import Tensor
 
 from posym_companion.experiments import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
 from posym_companion.head_measurements import gather_bands, look
-from posym_companion.results import Result, find_attached_file, load_result, load_stored_results
+from posym_companion.results import find_attached_file, load_result
 from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_heads
 from posym_profile.language_models import PACKAGED, choose_answers, merge_lora, read_factors
@@ -30,8 +30,6 @@ from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
-# Of a prompt of 16 facts in the wording that is taught, of both models.
-TOKENS = 73
 # Projections of the attention that additions are made to.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 # Seeds of prompts stand this far apart, so that no two runs and no two purposes share one.
@@ -109,18 +107,6 @@ LESSONS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
     """All runs of a model; the first seed is watched most closely."""
     return [TaughtGemma(model=model, **lesson) for lesson in LESSONS.get(model, LESSONS[PACKAGED])]
-
-
-def load_runs(model: str = PACKAGED, folder: Path | None = None) -> list[Result]:
-    """Return the stored runs of a model, of all seeds."""
-    names = [setting.name for setting in full_size(model)]
-    return load_stored_results(names, folder, least=len(names))
-
-
-def restored_share(result: Result) -> np.ndarray:
-    """Return the share of the difference between two prompts that each head's output brings back, ``[layer, head]``."""
-    other, clean = result["other_whole"][-1], result["clean_whole"][-1]
-    return (result["answer_patched"][-1] - other[:, None, None]).sum(0) / (clean - other).sum()
 
 
 def kept_factors(run: TaughtGemma, folder: Path) -> dict[str, Tensor]:

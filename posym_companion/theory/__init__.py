@@ -19,7 +19,6 @@ from posym_companion.theory._index_retrieval_limits import (
     find_smallest_match,
     find_smallest_recency,
     find_symbolic_beta,
-    is_within_half_turn,
 )
 from posym_companion.theory._number_letter_heads import (
     HopHead,
@@ -28,7 +27,6 @@ from posym_companion.theory._number_letter_heads import (
     RetrievalHead,
     is_hop_right,
     list_sequences,
-    list_worst_sequences,
 )
 from posym_companion.theory._number_letter_limits import (
     compute_index_discrepancy,
@@ -70,10 +68,8 @@ __all__ = [
     "find_symbolic_beta",
     "is_hop_right",
     "is_right",
-    "is_within_half_turn",
     "list_closest_returns",
     "list_inputs",
     "list_sequences",
     "list_worst_inputs",
-    "list_worst_sequences",
 ]

@@ -180,11 +180,6 @@ def compute_symbolic_peak(
     return 1 / (1 + (length - 1) * (-beta * ((position - centre) * angle).cos()).exp())
 
 
-def is_within_half_turn(length: int, angle: float) -> bool:
-    """Return whether ``length * angle <= pi``, Theorem 7's condition."""
-    return length * angle <= math.pi
-
-
 def one_minus_cos(phase: Tensor) -> Tensor:
     """Return ``1 - cos`` in the form that keeps its precision for small phases."""
     return 2 * (phase / 2).sin() ** 2

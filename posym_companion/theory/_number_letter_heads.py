@@ -138,32 +138,3 @@ def list_sequences(task: NumberTask | LetterTask, length: int) -> Int64[Tensor, 
             f"{MOST_INPUTS} are listed; pass a smaller task or length, or draw sequences"
         )
     return torch.cartesian_prod(*[torch.arange(task.vocabulary)] * length).reshape(-1, length)
-
-
-def list_worst_sequences(head: HopHead, length: int) -> Int64[Tensor, "sequence token"]:
-    """List a sequence for every distance of the target, on whose last token the head fails if it fails on any.
-
-    The last token asks, for a target at distance 1, 2, ... ``length - 1``; all other tokens agree on one wrong answer.
-    In Retrieval that is the query itself, and its letter is the neighbour whose direction turns towards the asked one.
-    For Reflexive there is one sequence: all earlier tokens are equal.
-    """
-    distance = torch.arange(1, length)
-    rows = len(distance)
-    if isinstance(head, IndexHead):
-        if length - 1 > head.task.window + head.task.steps:
-            raise ValueError(
-                f"integers go up to {head.task.window + head.task.steps}, so no query looks {length - 1} tokens back; "
-                f"pass length={head.task.window + head.task.steps + 1} or less"
-            )
-        tokens = torch.zeros(rows, length, dtype=torch.long)
-        tokens[:, -1] = head.task.letters - 1 + distance
-        return tokens.scatter(1, length - 1 - distance[:, None], 1)
-    if isinstance(head, RetrievalHead):
-        task, letter = head.task, 1
-        ends = task.alphabet * task.integers
-        # Left letter one before the asked one: its direction is ahead, where keys from the past turn to.
-        tokens = torch.full((rows, length), ends + (letter - 1) * task.alphabet + letter)
-        return tokens.scatter(1, length - 1 - distance[:, None], letter * task.integers)
-    tokens = torch.zeros(1, length, dtype=torch.long)
-    tokens[:, -1] = 1
-    return tokens

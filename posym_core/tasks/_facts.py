@@ -16,8 +16,6 @@ order. The distributions, which the docstrings state, are ours.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from math import comb
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -46,23 +44,6 @@ class FactsBatch(NamedTuple):
     answer: Int64[Tensor, "*prompt question"]
     fact: Int64[Tensor, "*prompt question"]
     kind: Int64[Tensor, "*prompt question"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ceilings:
-    """The best accuracy of readers that see a part of the facts, as exact fractions.
-
-    Attributes:
-        nothing: of one that sees no fact.
-        counts: of one that sees how often each attribute occurs.
-        pairs: of one that sees which attributes stand beside which name, and no order.
-        place: of one that reads the attribute at a place, the best for the kind of question and its ordinal.
-    """
-
-    nothing: Fraction
-    counts: Fraction
-    pairs: Fraction
-    place: Fraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,23 +130,6 @@ class FactsTask:
         kinds = torch.full((count,), QUESTIONS.index(question), device=generator.device)
         return self._draw(kinds, 1, generator)
 
-    def ceilings(self, question: Question) -> Ceilings:
-        """Return what readers of a part of the facts can reach on one question of a kind.
-
-        A reader of counts names the most frequent attribute: ``E[max count] / facts``. Of the two facts of a name the
-        later one is at the last place with probability ``2 / facts``, and at no place more often.
-        """
-        m, number = self.facts, self.attributes
-        nothing = Fraction(1, number)
-        counts = expect_most_frequent(m, number) / m
-        likeliest = {"binding": Fraction(1, m), "index": Fraction(1), "last": Fraction(2, m)}[question]
-        return Ceilings(
-            nothing=nothing,
-            counts=counts,
-            pairs={"binding": Fraction(1), "index": counts, "last": (1 + nothing) / 2}[question],
-            place=likeliest + (1 - likeliest) * nothing,
-        )
-
     def _draw(self, kind: Int64[Tensor, " prompt"], questions: int, generator: torch.Generator) -> FactsBatch:
         count, m, device = len(kind), self.facts, generator.device
 
@@ -192,26 +156,3 @@ class FactsTask:
         edges = [torch.full((count, 1), mark, device=device) for mark in (START, ASK)]
         tokens = torch.cat([edges[0], facts, edges[1], talk], dim=1)
         return FactsBatch(tokens, answer, fact, kind[:, None].expand_as(fact))
-
-
-def expect_most_frequent(draws: int, kinds: int) -> Fraction:
-    """Return the expected count of the most frequent of ``kinds`` in ``draws`` even independent draws.
-
-    >>> expect_most_frequent(2, 2)
-    Fraction(3, 2)
-    """
-
-    # sequences[n]: sequences of n draws in which no kind occurs more than `most` times; those of two sets of kinds
-    # are interleaved, which is a convolution with binomials, and kinds are doubled bit by bit.
-    def interleaved(first: list[int], second: list[int]) -> list[int]:
-        return [sum(comb(n, j) * first[j] * second[n - j] for j in range(n + 1)) for n in range(draws + 1)]
-
-    expected = Fraction(0)
-    for most in range(draws):
-        sequences = [1] + [0] * draws
-        for bit in f"{kinds:b}":
-            sequences = interleaved(sequences, sequences)
-            if bit == "1":
-                sequences = interleaved(sequences, [int(n <= most) for n in range(draws + 1)])
-        expected += 1 - Fraction(sequences[draws], kinds**draws)
-    return expected

@@ -3,7 +3,7 @@
 from posym_profile.language_models._answers import Choices, choose_answers, compute_last_logits
 from posym_profile.language_models._loading import PACKAGED, load_model, load_tokenizer
 from posym_profile.language_models._low_rank import LoraWeights, add_lora, find_matrix, merge_lora, read_factors
-from posym_profile.language_models._packaged import MODELS, NAMES, write_packaged_table
+from posym_profile.language_models._packaged import MODELS, NAMES
 from posym_profile.language_models._refusals import UnsupportedModelError, make_unsupported_error
 from posym_profile.language_models._taught import load_finetuned_factors
 
@@ -24,5 +24,4 @@ __all__ = [
     "make_unsupported_error",
     "merge_lora",
     "read_factors",
-    "write_packaged_table",
 ]

@@ -149,21 +149,6 @@ def find_base(name: str) -> str:
     return TAUGHT[name].base if name in TAUGHT else name
 
 
-def write_packaged_table() -> str:
-    """Write all packaged models as Markdown: name, package, file, licence and SHA-256."""
-    rows = [
-        (name, f"{model.package} {model.release}", model.file, model.licence, model.sha256)
-        for name, model in MODELS.items()
-    ]
-    rows += [
-        (name, "posym-core", f"{name}.safetensors", MODELS[taught.base].licence, taught.sha256)
-        for name, taught in TAUGHT.items()
-    ]
-    lines = [("model", "package", "file", "licence", "SHA-256"), ("---",) * 5]
-    lines += [(f"`{name}`", *row, f"`{digest[:12]}…`") for name, *row, digest in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def convert_packaged(name: str = PACKAGED, root: Path | None = None) -> Path:
     """Return the folder of a packaged model's conversion, made if missing or damaged, every checksum verified."""
     import transformers

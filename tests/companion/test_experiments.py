@@ -24,7 +24,6 @@ LANGUAGE: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "gram_spectra": (("",), {"tokens": 6}),
     "head_geometry": (("270m_text_64", "270m_index_16"), {"facts": 4, "prompts": 2}),
     "hop_prompts": (("",), {}),
-    "layer_doubts": (("270m",), {}),
     "origin_patching": (("270m_likes",), {}),
     "origins": (("270m_likes_16", "270m_prose_16"), {}),
     "plane_profile": (("text_16", "index_32"), {"facts": 4, "prompts": 2}),

@@ -1,15 +1,12 @@
-"""What cells show: tables that fit their columns, numbers with their intervals, texts one after the other."""
+"""Tables that fit their columns, and refuse what does not."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
-from posym_companion.book import Table, describe_sources, number, say
-from posym_companion.score_statistics import student_interval
+from posym_companion.book import Table
 from posym_core.metrics._stats import Estimate
 
 ESTIMATE = Estimate(value=0.5, low=0.25, high=0.75)
@@ -45,41 +42,3 @@ def test_a_row_that_does_not_fit_is_refused(cells: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=rf"a cell for each of the 2 columns task, share; got {len(cells)}: Index"):
         table.add(*cells)
     assert table.rows == []
-
-
-def test_say_shows_parts_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr("IPython.display.display", lambda text: shown.append(text.data))
-    say("Before.", Table("a", rows=[(1,)]), "After.")
-    assert shown == ["Before.\n\n| a |\n|:--|\n| 1 |\n\nAfter."]
-
-
-@dataclass
-class Named:
-    """What describes itself."""
-
-    name: str
-
-    def describe(self) -> str:
-        return f"Result {self.name}"
-
-
-def test_described_is_a_list_of_results() -> None:
-    assert describe_sources(map(Named, "ab")) == "- Result a\n- Result b"
-
-
-@pytest.mark.parametrize(
-    ("value", "form", "text"),
-    [
-        (ESTIMATE, ".1%", "50.0% [25.0%, 75.0%]"),
-        (student_interval(np.array([0.5, 0.5])), ".1f", "0.5 [0.5, 0.5]"),
-        ({"value": 2.0, "interval": [1.0, 3.0]}, ".0f", "2 [1, 3]"),
-        (0.123, ".1f", "0.1"),
-        (np.float32(0.5), ".3f", "0.500"),
-        (7, ".2f", "7"),
-        (np.int64(7), ".2f", "7"),
-        ("3 of 4", ".2f", "3 of 4"),
-    ],
-)
-def test_numbers_are_written_with_their_intervals(value: object, form: str, text: str) -> None:
-    assert number(value, form) == text  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.encodings.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits, pointed_ranks
+from posym_companion.encodings.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits
 from posym_core.encodings import ENCODINGS
 from posym_core.models._classifier import EncodingModel, ModelSettings, place_in_first_head
 from posym_core.tasks._sentences import TRIGGERS, CountTask, DistanceTask
@@ -132,18 +132,6 @@ def test_shares_add_up_and_scores_stay_in_range():
     torch.testing.assert_close(total, torch.ones_like(total))
     for name in ("positional", "symbolic", "between"):
         assert 0 <= pointers[name].min() <= pointers[name].max() <= 1
-
-
-def test_ranks_by_hand():
-    cost = np.array([[[0.1, 0.6], [0.0, 0.2]], [[0.0, 0.1], [0.9, 0.2]]])
-    pointer = np.array([[[3.0, 2.0], [5.0, 1.0]], [[1.0, 1.0], [1.0, 0.0]]])
-    assert pointed_ranks(cost, pointer).tolist() == [3, 2]
-    with pytest.raises(ValueError, match="share the shape"):
-        pointed_ranks(cost, pointer[0])
-    for wrong in ((cost, pointer * np.nan), (np.where(cost == 0.9, np.nan, cost), pointer)):
-        with pytest.raises(ValueError, match="NaN for some heads"):
-            pointed_ranks(*wrong)
-    assert pointed_ranks(np.ones((1, 1, 1)), np.ones((1, 1, 1))).tolist() == [1]
 
 
 def test_refusals():

@@ -254,8 +254,6 @@ def test_the_middle_is_the_best_phase_of_the_symbolic_head():
 
 
 def test_u_shape_can_fail_beyond_the_condition():
-    assert limits.is_within_half_turn(9, 0.999 * math.pi / 9)
-    assert not limits.is_within_half_turn(9, 1.001 * math.pi / 9)
     curve = limits.compute_positional_peak(9, 1.5, 4.0)
     assert not bool((curve[:5].diff() <= 0).all())
 

@@ -13,7 +13,6 @@ from posym_companion.theory._number_letter_heads import (
     RetrievalHead,
     is_hop_right,
     list_sequences,
-    list_worst_sequences,
 )
 from posym_companion.theory._number_letter_limits import (
     compute_index_discrepancy,
@@ -124,25 +123,6 @@ def test_heads_are_right_on_every_valid_token_just_above_the_smallest_beta_and_f
         assert not is_hop_right(head_at(kind, length, angle, BELOW), tokens, expected)[valid].all()
 
 
-@pytest.mark.parametrize("length", [2, 3, 6, 17])
-def test_the_worst_sequences_decide_about_each_temperature(length):
-    number, letter = NumberTask(window=9), LetterTask()
-    angle = 0.7 * find_retrieval_limit(length, 8)
-    cases = [
-        (IndexHead, number, 0.866, find_index_beta(length, 0.866)),
-        (RetrievalHead, letter, angle, find_retrieval_beta(length, 8, angle)),
-        (ReflexiveHead, letter, 0.02, find_reflexive_beta(length, 0.02)),
-    ]
-    for kind, task, turn, least in cases:
-        assert math.isfinite(least)
-        for factor in (ABOVE, BELOW):
-            head = kind(task, angle=turn, beta=factor * least + (1e-6 if least < 1e-9 else 0))
-            tokens = list_worst_sequences(head, length)
-            assert is_valid(tokens, task)[:, -1].all()
-            right = is_hop_right(head, tokens, PROGRAMS[kind](tokens, task))[:, -1]
-            assert bool(right.all()) == (factor == ABOVE or least < 1e-9)
-
-
 def test_some_temperature_works_exactly_below_the_angle_limit():
     for symbols, length in itertools.product((2, 3, 5), (2, 3, 4, 7)):
         limit = find_retrieval_limit(length, symbols)
@@ -194,7 +174,6 @@ test_refusals = refuse_each(
     (lambda: apply_index(torch.tensor([[6]]), NUMBER), r"ids from 0 to 5; got shape \(1, 1\) with ids up to 6"),
     (lambda: list_sequences(LetterTask(), 4), "4 tokens out of 128 make 268435456 sequences"),
     (lambda: walk(torch.tensor([[0]]), NUMBER, hops=3, layers=2), "2 layers make from 0 to 2 hops; got hops=3"),
-    (lambda: list_worst_sequences(IndexHead(NUMBER, angle=1.0, beta=1.0), 6), "up to 4, so no query looks 5 tokens"),
     (lambda: find_index_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
     (lambda: compute_index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before .*; got 0"),
     (lambda: compute_retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
