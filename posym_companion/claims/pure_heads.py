@@ -7,7 +7,7 @@ letters, a flaw of the task that the chapter measures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -310,8 +310,19 @@ def load_removals(look: Look) -> dict[Task, list[Result]]:
                 found[task].append(look.load(f"hop_kinds/{task}_{seed}"))
             except MissingResultError:
                 missing.append(f"{task}_{seed}")
+    if missing:
+        said = f"accuracy in the {sum(map(len, found.values()))} of {len(TASKS) * len(SEEDS)} models that were run,"
+        look.headline(
+            said, "; ".join(say_accuracy(found[task], task, kind) for _, task, kind, _ in NEEDS if found[task])
+        )
     look.require(f"every seed has been run; missing: {', '.join(missing) or 'none'}", not missing)
     return found
+
+
+def say_accuracy(removals: Sequence[Result], task: Task, kind: int) -> str:
+    """Return which accuracy models have left without all layers of a kind."""
+    left = [measure_without(one, SETS.index(KINDS[kind])).value for one in removals]
+    return f"{task.capitalize()} without {KINDS[kind]} layers {write_range(left, '.2f')}"
 
 
 # Small models, trained with planes that forbid one kind of head: the part, the task, the change, whether it is solved.
@@ -373,8 +384,7 @@ def necessity(look: Look):
                     (part(f"{name}: {more}", case, asks="control"), held) for more, held in ask_controls(result, kind)
                 )
         if needed:
-            left = [measure_without(one, SETS.index(KINDS[kind])).value for one in removals[task]]
-            words.append(f"{task.capitalize()} without {KINDS[kind]} layers {write_range(left, '.2f')}")
+            words.append(say_accuracy(removals[task], task, kind))
     look.headline("accuracy", "; ".join(words), paper="fails each time")
 
 
