@@ -9,7 +9,10 @@ import torch
 from architectures import build, tokens
 from block_tables import make_block_table
 
-from posym_companion import encodings, solvers
+from posym_companion import solvers
+from posym_companion.encodings import spectra
+from posym_companion.encodings.curvature import sharpness
+from posym_companion.encodings.witnesses import closest_symbolic
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_companion.score_statistics import divide_sums, permute_layers, student_interval
@@ -113,19 +116,19 @@ METRICS = {
     ),
     "classify_purity": lambda to: metrics.classify_purity(to(SCORES), to(OTHERS)),
     "eigenvalues": lambda to: (
-        encodings.eigenvalues(to(GRAM)),
-        encodings.singular_values(to(SQUARE)),
+        spectra.eigenvalues(to(GRAM)),
+        spectra.singular_values(to(SQUARE)),
     ),
-    "majorisation": lambda to: encodings.majorisation(to(SQUARE[0]), to(SQUARE[1])),
+    "majorisation": lambda to: spectra.majorisation(to(SQUARE[0]), to(SQUARE[1])),
     "rope_kernels": lambda to: (
-        encodings.rope_kernels(to(ANGLES), 5),
-        encodings.rope_kernels(to(ANGLES), to(torch.arange(5.0))),
+        spectra.rope_kernels(to(ANGLES), 5),
+        spectra.rope_kernels(to(ANGLES), to(torch.arange(5.0))),
     ),
     "averaged_kernel": lambda to: (
-        encodings.averaged_kernel(to(ANGLES), 5),
-        encodings.averaged_kernel(to(ANGLES), to(torch.arange(5.0)), to(torch.ones(4))),
+        spectra.averaged_kernel(to(ANGLES), 5),
+        spectra.averaged_kernel(to(ANGLES), to(torch.arange(5.0)), to(torch.ones(4))),
     ),
-    "kernel_product": lambda to: encodings.kernel_product(to(GRAM), encodings.averaged_kernel(to(ANGLES), 5)),
+    "kernel_product": lambda to: spectra.kernel_product(to(GRAM), spectra.averaged_kernel(to(ANGLES), 5)),
     "interventions": lambda to: [
         change.change(to(ANGLES))
         for change in (
@@ -208,7 +211,7 @@ OF_ENCODINGS = {
     "LatentProjections": in_latent_attention,
     "MixedHeads": in_mixed_heads,
     "URPE.cross_weights": urpe_weights,
-    "closest_symbolic": lambda to: encodings.closest_symbolic(to(ANGLES), 12),
+    "closest_symbolic": lambda to: closest_symbolic(to(ANGLES), 12),
 }
 
 
@@ -459,7 +462,7 @@ def additions(to, put):
 def bend(to, put):
     model = to(toys())
     batch = placed(sample_streams(TASK, 6, make_generators((0, 1), torch.device("cpu"), purpose=0)), to)
-    return encodings.sharpness(model.losses(batch).sum(), list(model.parameters()), tolerance=1e-2).value
+    return sharpness(model.losses(batch).sum(), list(model.parameters()), tolerance=1e-2).value
 
 
 class Characters:

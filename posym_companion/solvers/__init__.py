@@ -1,12 +1,9 @@
 """Models that solve the task they are measured on: what is run, and what only it needs."""
 
 from posym_companion.solvers.areas import detection
-from posym_companion.solvers.head_roles import CARRIES, NEEDED
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_heads
 
 __all__ = [
-    "CARRIES",
-    "NEEDED",
     "answer_pairs",
     "detection",
     "patched_heads",

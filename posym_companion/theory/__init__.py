@@ -12,7 +12,6 @@ from posym_companion.theory._index_retrieval_heads import (
 from posym_companion.theory._index_retrieval_limits import (
     compute_positional_peak,
     compute_symbolic_peak,
-    find_index_gap,
     find_planar_retrieval_limit,
     find_positional_beta,
     find_recency_limit,
@@ -20,14 +19,7 @@ from posym_companion.theory._index_retrieval_limits import (
     find_smallest_recency,
     find_symbolic_beta,
 )
-from posym_companion.theory._number_letter_heads import (
-    HopHead,
-    IndexHead,
-    ReflexiveHead,
-    RetrievalHead,
-    is_hop_right,
-    list_sequences,
-)
+from posym_companion.theory._number_letter_heads import HopHead, IndexHead, RetrievalHead, is_hop_right, list_sequences
 from posym_companion.theory._number_letter_limits import (
     compute_index_discrepancy,
     compute_index_price,
@@ -46,7 +38,6 @@ __all__ = [
     "PartialInductionHead",
     "PlanarRetrievalHead",
     "PositionalIndexHead",
-    "ReflexiveHead",
     "RetrievalHead",
     "SymbolicRetrievalHead",
     "compute_index_discrepancy",
@@ -55,7 +46,6 @@ __all__ = [
     "compute_retrieval_discrepancy",
     "compute_symbolic_peak",
     "find_index_beta",
-    "find_index_gap",
     "find_planar_retrieval_limit",
     "find_planes_beta",
     "find_positional_beta",
