@@ -8,7 +8,6 @@ import axes
 import numpy as np
 import pytest
 
-from posym_companion.book import chapter_plots
 from posym_figures import Bars, Heatmap, Lines, plots, slider_figure
 
 
@@ -32,13 +31,6 @@ def test_so_do_the_axes_that_the_packages_draw(root) -> None:
     assert sum(map(bool, map(axes.FREQUENCIES.search, scripts))) >= 3  # trainer, hops, explorer
     labels = [*scripts, *axes.labels_in(inspect.getsource(plots))]
     assert [label for label in labels if axes.lacks_direction(label)] == []
-
-
-@pytest.mark.parametrize(("angles", "said"), [([1.0, 0.1, 0.01], "fast above"), ([0.01, 0.1, 1.0], "slow above")])
-def test_rows_of_angles_say_which_way_they_run(angles, said) -> None:
-    ax = chapter_plots.angle_position_heatmap(np.ones((3, 4)), angles).axes[0]
-    assert ax.get_ylabel() == f"angle θ, {said}"
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
 
 
 def test_rows_columns_and_bars_count_from_0_where_they_have_no_names() -> None:

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from refusals import refuse_each
 
-from posym_companion.book import chapter_plots
 from posym_figures import INK, PALETTE, plots
 from posym_figures._style import COLOUR_MAPS, EDGE
 
@@ -34,11 +33,6 @@ def scores():
     return positional, symbolic
 
 
-def shares():
-    slow = np.linspace(0, 1, PLANES)
-    return {"positional": (1 - slow) / 2, "symbolic": slow, "interaction": (1 - slow) / 2}
-
-
 def corners():
     """Shares of heads in the three corners and the middle, and of one that has none."""
     symbol, origin, place = np.eye(3)[:, [0, 1, 2, 0, 0]] / 2
@@ -57,16 +51,10 @@ def every_plot() -> dict[str, Figure]:
         "layer_head_scores": plots.layer_head_scores(positional, symbolic),
         "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
         "share_triangle": plots.share_triangle(*corners(), layers=np.arange(5)),
-        "frequency_profile": chapter_plots.frequency_profile(
-            gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
-        ),
         "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "bars": plots.bars(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "curve": plots.curve(
             np.arange(PLANES), [ramp, gap], series=["one", "two"], lower=[ramp, gap], upper=[ramp, gap]
-        ),
-        "angle_position_heatmap": chapter_plots.angle_position_heatmap(
-            np.tile(ramp, (3, 1)), [1.0, 0.1, 0.01], title="Index"
         ),
     }
 
@@ -135,7 +123,6 @@ def test_numbers_are_read_in_their_cells(colours):
     ("layer_head_scores", "1 cell undefined"),
     ("score_plane", "1 head undefined"),
     ("share_triangle", "1 head undefined"),
-    ("frequency_profile", "1 plane undefined"),
     ("bars", " undefined"),
     ("dots", "undefined"),
 ])  # fmt: skip
@@ -208,14 +195,6 @@ def test_the_corners_of_the_triangle_are_in_the_picture():
         assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
 
 
-def test_profile_draws_scores_shares_and_energy():
-    ramp = np.linspace(0.1, 0.9, PLANES)
-    score, share, energy = chapter_plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
-    assert [np.asarray(line.get_ydata()).tolist() for line in score.lines] == [ramp.tolist(), (1 - ramp).tolist()]
-    assert [np.asarray(line.get_ydata()).tolist() for line in share.lines] == [v.tolist() for v in shares().values()]
-    assert [bar.get_height() for bar in energy.patches] == (ramp / 2).tolist()
-
-
 def test_curves_keep_gaps_and_are_labelled_beside():
     figure = plots.curve([0, 1, 2], [[0, np.nan, 1], [np.nan] * 3], series=["one", "two"], colours=["symbolic", "grey"])
     lines = figure.axes[0].lines
@@ -241,10 +220,7 @@ test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
     (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
     (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
-    (lambda: chapter_plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}),
-     r"bands must be of 'positional', "),
     (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
     (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
     (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
-    (lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
 )  # fmt: skip

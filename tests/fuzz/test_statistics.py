@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 from random_inputs import attempt, cases
 from scipy import stats as reference
 
-from posym_companion import score_statistics
 from posym_core.metrics import _contrasts as contrasts
 from posym_core.metrics import _stats as stats
 
@@ -75,32 +74,3 @@ def test_head_correlation(data, prompts, layers, per_layer):
         if found is not None:
             assert found.value == pytest.approx(float(scipys(*means)[0]), abs=error)
             ordered(found)
-
-
-@cases
-@given(st.data(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
-def test_variance_shares(data, tasks, prompts, layers):
-    x = data.draw(scores(tasks, prompts, layers, 2))
-    found = attempt(score_statistics.variance_shares, x, draws=10)
-    if np.isnan(x).any() or np.ptp(x) == 0:
-        assert found is None
-    elif found is not None:
-        values = [estimate.value for estimate in found.values()]
-        assert sum(values) == pytest.approx(1)
-        assert min(values) >= 0
-        for estimate in found.values():
-            ordered(estimate)
-
-
-@cases
-@given(st.data(), st.integers(1, 6))
-def test_group_difference(data, prompts):
-    x = data.draw(scores(prompts, 2))
-    group = data.draw(arrays(bool, prompts))
-    found = attempt(score_statistics.compare_groups, x, group, draws=20)
-    if np.isnan(x).any() or group.all() or not group.any():
-        assert found is None
-        return
-    np.testing.assert_allclose(found.difference, x[group].mean(0) - x[~group].mean(0), atol=1e-12)
-    for field in (found.low, found.high, found.p, found.p_adjusted):
-        assert np.isfinite(field).all()

@@ -132,12 +132,7 @@ test_statistics = refuse_each(
     (lambda: contrasts.contrast_layers(NOTHING.nan_to_num(math.inf)), "or NaN where undefined; 8 of 8 are infinite"),
     (lambda: measure_layer_trend(POSITIONAL, np.array([0, 1])), "split must leave layers on both sides"),
     (lambda: companion.student_interval(POSITIONAL[:1, 0]), r"two or more values to a mean; got values of shape \(1,"),
-    (lambda: companion.variance_shares(POSITIONAL), r"shape \[task, prompt, layer, head\].*got \(12, 10, 4\)"),
-    (lambda: companion.variance_shares(np.ones((2, 2, 2, 2))), "not all equal"),
     (lambda: companion.permute_layers(lambda heads: 0.0, POSITIONAL[:, :1]), "at least two layers; got 1"),
-    (lambda: companion.compare_groups(POSITIONAL, HALF[:3]), r"one entry per prompt; got \(12, 10, 4\), \(3,\)"),
-    (lambda: companion.compare_groups(POSITIONAL, HALF, strata=HALF), "every stratum has one side only"),
-    (lambda: companion.compare_groups(np.append(np.zeros(11), np.nan), HALF), "values must be finite; 1 of 12 are not"),
 )  # fmt: skip
 
 
@@ -147,10 +142,8 @@ test_statistics = refuse_each(
     lambda **draws: stats.mean_interval(COLUMN, **draws),
     lambda **draws: stats.mean_difference(COLUMN, COLUMN, **draws),
     lambda **draws: stats.statistic_interval(np.mean, POSITIONAL, **draws),
-    lambda **draws: companion.variance_shares(POSITIONAL[None], **draws),
     lambda **draws: contrasts.contrast_layers(POSITIONAL, **draws),
     lambda **draws: companion.permute_layers(np.mean, POSITIONAL, **draws),
-    lambda **draws: companion.compare_groups(POSITIONAL, HALF, **draws),
     lambda **draws: areas.detection(POSITIONAL[0], POSITIONAL[0] > 0, **draws),
 ])  # fmt: skip
 def test_an_interval_needs_draws(ask, draws):

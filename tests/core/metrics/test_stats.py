@@ -68,19 +68,6 @@ def test_a_mean_over_drawn_prompts_counts_what_is_defined():
     np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
 
 
-def test_shares_of_variance_add_up_and_find_their_part():
-    generator = np.random.default_rng(4)
-    shape = {"head": (1, 1, 6, 4), "task": (5, 1, 1, 1), "head x task": (5, 1, 6, 4), "prompt": (5, 40, 1, 1)}
-    shape["rest"] = (5, 40, 6, 4)
-    for planted_part, size in shape.items():
-        scores = 0.01 * generator.normal(size=shape["rest"]) + generator.normal(size=size)
-        found = score_statistics.variance_shares(scores, draws=20)
-        assert sum(part.value for part in found.values()) == pytest.approx(1)
-        main = {"head x task": ("head x task", "head", "task"), "rest": ("rest", "head x task", "prompt")}
-        assert sum(found[name].value for name in main.get(planted_part, (planted_part,))) > 0.85
-        assert found[planted_part].value == max(part.value for part in found.values())
-
-
 def test_bootstraps_of_means_are_scipys_on_the_same_draws():
     generator = np.random.default_rng(5)
     x, y = generator.normal(size=30), generator.normal(size=20) + 1
@@ -184,12 +171,9 @@ def test_each_sample_is_drawn_among_its_own_units(one_by_one):
     assert abs(np.corrcoef(sample.places[0][:, 0], sample.places[2][:, 0])[0, 1]) < 0.06
 
 
-def test_draws_of_one_value_have_neither_correlation_nor_shares():
+def test_draws_of_one_value_have_no_correlation():
     """The mean of three tenths is off by rounding, which is no variance."""
     constant, varied = np.full((1, 3), 0.1), np.array([[0.1, 0.2, 0.4]])
     assert np.isnan(stats.correlate_rows(constant, varied)).all()
     assert np.isnan(stats.correlate_rows(constant, np.full((1, 3), 0.7))).all()
     assert stats.correlate_rows(varied, varied) == pytest.approx(1)
-    # One prompt differs: draws without it repeat a tenth, and those with it depend on nothing but prompts.
-    found = score_statistics.variance_shares(np.array([0.1, 0.1, 0.7]).reshape(1, 3, 1, 1), draws=50)
-    assert (found["prompt"].low, found["task"].high) == pytest.approx((1, 0))

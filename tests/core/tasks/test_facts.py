@@ -1,13 +1,10 @@
-"""The language of facts: an independent solver, the distributions, the ceilings by enumeration, errors."""
-
-import itertools
-from fractions import Fraction
+"""The language of facts: an independent solver, the distributions, errors."""
 
 import pytest
 import torch
 from refusals import refuse_each
 
-from posym_core.tasks._facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask, expect_most_frequent
+from posym_core.tasks._facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask
 
 
 def generator(seed=0):
@@ -70,51 +67,6 @@ def test_what_is_asked_is_spread_evenly():
     torch.testing.assert_close(
         torch.bincount(names, minlength=32) / len(names), torch.full((32,), 1 / 32), atol=0.01, rtol=0
     )
-
-
-def enumerated(task: FactsTask, question: str) -> dict[str, Fraction]:
-    """Ceilings by listing every prompt: for each thing a reader may see, the likeliest answer."""
-    m, attributes = task.facts, range(task.attributes)
-    orders = set(itertools.permutations([k % (m // 2) for k in range(m)])) if question == "last" else {tuple(range(m))}
-    weights: dict[str, dict] = {"nothing": {}, "counts": {}, "pairs": {}}
-    # Of the question an index reader sees the ordinal, any other only that there is one.
-    places: dict[object, list[Fraction]] = {}
-    total = Fraction(0)
-    for names in orders:
-        for told in itertools.product(attributes, repeat=m):
-            asked = range(m) if question != "last" else [max(k for k in range(m) if names[k] == n) for n in set(names)]
-            for fact in asked:
-                one = Fraction(1, len(asked))
-                total += one
-                beside = sorted(told[k] for k in range(m) if names[k] == names[fact])
-                seen = {
-                    "nothing": (),
-                    "counts": tuple(sorted(told)),
-                    "pairs": (tuple(sorted(told)), tuple(beside) if question != "index" else ()),
-                }
-                for reader, what in seen.items():
-                    by_answer = weights[reader].setdefault(what, {})
-                    by_answer[told[fact]] = by_answer.get(told[fact], 0) + one
-                by_place = places.setdefault(fact if question == "index" else None, [Fraction(0)] * m)
-                for place in range(m):
-                    by_place[place] += one * (told[place] == told[fact])
-    found = {reader: sum(max(x.values()) for x in table.values()) / total for reader, table in weights.items()}
-    return {**found, "place": sum(map(max, places.values())) / total}
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_ceilings_equal_those_of_all_prompts(question):
-    task = FactsTask(facts=4, names=4, attributes=3, questions=QUESTIONS)
-    assert vars(task.ceilings(question)) == enumerated(task, question)
-
-
-def test_expected_count_of_the_most_frequent():
-    for draws, kinds in itertools.product(range(1, 5), range(1, 4)):
-        listed = [max(map(x.count, x)) for x in itertools.product(range(kinds), repeat=draws)]
-        assert expect_most_frequent(draws, kinds) == Fraction(sum(listed), len(listed))
-    drawn = torch.randint(64, (4000, 64), generator=generator())
-    counts = torch.nn.functional.one_hot(drawn, 64).sum(1).amax(1).float()
-    assert float(expect_most_frequent(64, 64)) == pytest.approx(float(counts.mean()), abs=0.05)
 
 
 test_refusals = refuse_each(
