@@ -132,7 +132,7 @@ def score_plane(
 def share_triangle(
     symbol: Any, origin: Any, place: Any, *, layers: Any = None, title: str = "", ax: Axes | None = None
 ) -> Figure:
-    """Draw heads in the triangle of symbol, origin and place: shares ``[head]`` of :class:`posym_profile.KeyAnova`.
+    """Draw heads in the triangle of symbol, origin and place: shares ``[head]`` of :func:`posym_profile.origin_cube`.
 
     The three are divided by their sum, so what interactions hold is not seen here: say beside it how much that is. A
     head in a corner follows that alone, one in the middle all three alike; each line stands where one is a quarter, a

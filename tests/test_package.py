@@ -11,10 +11,12 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import pybtex.database
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pybtex.richtext import Text
 
 import posym_core
 from posym_companion.catalogue import EXPERIMENTS

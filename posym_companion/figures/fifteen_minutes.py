@@ -68,7 +68,9 @@ def one_plane() -> Any:
         shares = torch.stack([found.positional_share, found.symbolic_share, found.interaction_share])
         return C, {"frames": law / law.sum(0), "marker": turn}, shares * torch.eye(3)
 
-    curves = Lines("Expected shares", axis, series=KINDS, colours=KINDS, x_label="θ n", y_limits=(0, 1), aspect=2)
+    curves = Lines(
+        "Expected shares", axis, series=KINDS, colours=KINDS, x_label="θ n, slow to fast", y_limits=(0, 1), aspect=2
+    )
     bars = Bars("Shares of this table", KINDS, stacked=True, colours=KINDS, y_limits=(0, 1), aspect=2)
     table = Heatmap("C of one plane, 16 contents", limits=(-2.5, 2.5), x_label="place", y_label="content")
     return slider_figure(

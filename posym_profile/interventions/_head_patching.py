@@ -166,7 +166,7 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
-        heads: ``[(layer, head), ...]``, from 0, as :meth:`posym_profile.scores.Profile.top` names them.
+        heads: ``[(layer, head), ...]``, from 0, as :func:`posym_profile.top_heads` names them.
         outputs: of all heads; ``[layer, head, dim]``: the same at every token; ``[layer, token, head, dim]``: at each
             token its own, for passes over so many tokens; ``[prompt, layer, token, head, dim]``, as
             :func:`record_head_outputs` gives them: for passes over so many prompts as well.
@@ -211,7 +211,7 @@ def ablate_heads(
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
-        heads: ``[(layer, head), ...]``, from 0, as :meth:`posym_profile.scores.Profile.top` names them.
+        heads: ``[(layer, head), ...]``, from 0, as :func:`posym_profile.top_heads` names them.
         by: ``"zero"``: they hand on zeros, which later layers may never have met; ``"mean"``: their mean over all
             tokens of ``input_ids``; ``"resample"``: each prompt of a pass gets what they say on one of ``input_ids``,
             drawn at random, at the same tokens.

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from refusals import refuse_each
 
-from posym_companion.book import chapter_plots
 from posym_figures import INK, PALETTE, plots
 from posym_figures._style import EDGE
 
@@ -57,16 +56,10 @@ def every_plot() -> dict[str, Figure]:
         "layer_head_scores": plots.layer_head_scores(positional, symbolic),
         "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
         "share_triangle": plots.share_triangle(*corners(), layers=np.arange(5)),
-        "frequency_profile": chapter_plots.frequency_profile(
-            gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
-        ),
         "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "bars": plots.bars(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "curve": plots.curve(
             np.arange(PLANES), [ramp, gap], series=["one", "two"], lower=[ramp, gap], upper=[ramp, gap]
-        ),
-        "angle_position_heatmap": chapter_plots.angle_position_heatmap(
-            np.tile(ramp, (3, 1)), [1.0, 0.1, 0.01], title="Index"
         ),
     }
 
@@ -129,7 +122,7 @@ def test_undefined_is_said():
     for name, said in (
         ("heatmap", "5 cells undefined"), ("layer_head_scores", "1 cell undefined"),
         ("score_plane", "1 head undefined"), ("share_triangle", "1 head undefined"),
-        ("frequency_profile", "1 plane undefined"), ("bars", " undefined"),
+        ("bars", " undefined"),
         ("dots", "undefined"),
     ):  # fmt: skip
         assert said in texts(drawn[name]), name
@@ -177,14 +170,6 @@ def test_the_triangle_has_a_head_where_its_shares_pull_it():
     assert np.allclose(np.linalg.norm(spots[[0, 1, 2]] - spots[[1, 2, 0]], axis=1), 1)
     assert np.allclose(spots[3], spots[:3].mean(0))
     assert np.isnan(spots[4]).all()
-
-
-def test_profile_draws_scores_shares_and_energy():
-    ramp = np.linspace(0.1, 0.9, PLANES)
-    score, share, energy = chapter_plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
-    assert [np.asarray(line.get_ydata()).tolist() for line in score.lines] == [ramp.tolist(), (1 - ramp).tolist()]
-    assert [np.asarray(line.get_ydata()).tolist() for line in share.lines] == [v.tolist() for v in shares().values()]
-    assert [bar.get_height() for bar in energy.patches] == (ramp / 2).tolist()
 
 
 test_refusals_name_rule_value_and_way_out = refuse_each(

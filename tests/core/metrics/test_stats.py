@@ -54,19 +54,6 @@ def test_a_mean_over_drawn_prompts_counts_what_is_defined():
         np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
 
 
-def test_shares_of_variance_add_up_and_find_their_part():
-    generator = np.random.default_rng(4)
-    shape = {"head": (1, 1, 6, 4), "task": (5, 1, 1, 1), "head x task": (5, 1, 6, 4), "prompt": (5, 40, 1, 1)}
-    shape["rest"] = (5, 40, 6, 4)
-    for planted_part, size in shape.items():
-        scores = 0.01 * generator.normal(size=shape["rest"]) + generator.normal(size=size)
-        found = score_statistics.variance_shares(scores, draws=20)
-        assert sum(part.value for part in found.values()) == pytest.approx(1)
-        main = {"head x task": ("head x task", "head", "task"), "rest": ("rest", "head x task", "prompt")}
-        assert sum(found[name].value for name in main.get(planted_part, (planted_part,))) > 0.85
-        assert found[planted_part].value == max(part.value for part in found.values())
-
-
 def test_bootstraps_of_means_are_scipys_on_the_same_draws():
     generator = np.random.default_rng(5)
     x, y = generator.normal(size=30), generator.normal(size=20) + 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_core.tasks._facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask, expect_most_frequent
+from posym_core.tasks._facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask
 
 
 def generator(seed=0):
@@ -98,18 +98,6 @@ def enumerated(task: FactsTask, question: str) -> dict[str, Fraction]:
                     by_place[place] += one * (told[place] == told[fact])
     found = {reader: sum(max(x.values()) for x in table.values()) / total for reader, table in weights.items()}
     return {**found, "place": sum(map(max, places.values())) / total}
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_ceilings_equal_those_of_all_prompts(question):
-    task = FactsTask(facts=4, names=4, attributes=3, questions=QUESTIONS)
-    assert vars(task.ceilings(question)) == enumerated(task, question)
-
-
-def test_expected_count_of_the_most_frequent():
-    for draws, kinds in itertools.product(range(1, 5), range(1, 4)):
-        listed = [max(map(x.count, x)) for x in itertools.product(range(kinds), repeat=draws)]
-        assert expect_most_frequent(draws, kinds) == Fraction(sum(listed), len(listed))
 
 
 test_refusals = refuse_each(

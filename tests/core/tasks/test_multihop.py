@@ -6,11 +6,7 @@ import pytest
 import torch
 from refusals import refuse_each
 
-from posym_companion.several_hops.number_letter_shortcuts import (
-    find_possible_answers,
-    measure_counting_accuracy,
-    reroute,
-)
+from posym_companion.several_hops.number_letter_shortcuts import find_possible_answers, measure_counting_accuracy
 from posym_core.tasks import apply_index, apply_retrieval, walk
 from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask, name_letters
 
@@ -95,7 +91,6 @@ test_refusals = refuse_each(
     (lambda: sample(LetterTask(), 1, extra=-1), "extra must be a whole number of at least 0; got -1"),
     (lambda: name_letters(703), "there are names for 702 letters; got 703"),
     (lambda: walk(sample(NumberTask(), 4).tokens, NumberTask(), hops=5, layers=4), "make from 0 to 4 hops; got hops=5"),
-    (lambda: reroute(sample(NumberTask(), 4), NumberTask()), "only Letter names its targets; got a NumberT", TypeError),
 )  # fmt: skip
 
 
@@ -132,18 +127,3 @@ def test_an_answer_that_is_not_possible_counts_nothing():
     tokens = torch.tensor([[0, 0, 1, 3, 5]])  # a a b, one back, three back
     batch = MultihopBatch(tokens=tokens, answer=torch.tensor([0]), hops=torch.tensor([1]), path=torch.tensor([[4, 1]]))
     assert measure_counting_accuracy(batch, task).tolist() == [0]
-
-
-@pytest.mark.parametrize("extra", [0, 5])
-def test_a_rerouted_query_leads_to_its_new_answer_and_nothing_else_changes(extra):
-    task = LetterTask()
-    before, after = reroute(sample(task, 400, extra=extra), task)
-    assert len(before.hops) > 50
-    assert torch.equal(before.tokens[:, :-1], after.tokens[:, :-1])
-    assert ((before.hops > 1) & (before.answer != after.answer)).all()
-    for batch, hops in ((before, 4), (after, 4), (after, 1)):
-        assert torch.equal(walk(batch.tokens, task, hops=hops, layers=4)[:, -1], batch.answer)
-    assert torch.equal(after.tokens.gather(1, after.path[:, 1:2])[:, 0], after.answer)
-    # The query's left letter, which is on no path, is as it was.
-    ends = task.alphabet * task.integers
-    assert torch.equal((before.tokens[:, -1] - ends) // 8, (after.tokens[:, -1] - ends) // 8)

@@ -65,7 +65,7 @@ def test_what_is_written_is_read_again(read, tokenizer, tmp_path):
         ("[1, 2]", "must be a JSON object with 'input_ids'"),
         ({"text": "a"}, "must be a JSON object with 'input_ids'"),
         (IDS | {"lenght": 3}, "unknown 'lenght'; remove it"),
-        (IDS | {"id": [1]}, r"'id' must be text or a whole number; got \[1\]"),
+        (IDS | {"id": [1]}, r"'id' must be text that can be printed, or a whole number; got \[1\]"),
         (IDS | {"id": "1"}, "'id' '1' is that of line 1 already; give it another"),
         (IDS | {"input_ids": [1, 2]}, "'input_ids' must be a list of at least 3 whole numbers"),
         (IDS | {"input_ids": [True, 1, 2, 3]}, "'input_ids' must be a list of at least 3 whole numbers"),

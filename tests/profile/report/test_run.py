@@ -1,6 +1,7 @@
 import csv
 import errno
 import json
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 import xarray
 from architectures import tokens
+from refusals import refuse_each
 from saved_models import save_model
 
 from posym_core.metrics._cube_parts import PARTS
