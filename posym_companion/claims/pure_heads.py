@@ -320,9 +320,9 @@ def load_removals(look: Look) -> dict[Task, list[Result]]:
 
 
 def say_accuracy(removals: Sequence[Result], task: Task, kind: int) -> str:
-    """Return which accuracy models have left without all layers of a kind."""
-    left = [measure_without(one, SETS.index(KINDS[kind])).value for one in removals]
-    return f"{task.capitalize()} without {KINDS[kind]} layers {write_range(left, '.2f')}"
+    """Return which accuracy each model has left without all layers of a kind, by means."""
+    left = [f"{measure_without(one, SETS.index(KINDS[kind])).value:.2f}" for one in removals]
+    return f"{task.capitalize()} without {KINDS[kind]} layers {', '.join(left)}"
 
 
 # Small models, trained with planes that forbid one kind of head: the part, the task, the change, whether it is solved.

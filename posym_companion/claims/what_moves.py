@@ -291,4 +291,4 @@ def symbolic_heads_read(look: Look):
                     yield part(name, case), held
                     counted[factor] += [bool(held.held)] if "follow" in name else []
     words = " and ".join(f"{sum(each)} of {len(each)} ({factor}s)" for factor, each in counted.items())
-    look.headline("heads follow what they are said to read in", words)
+    look.headline("cases of head, run and wording that follow what the head is said to read", words)
