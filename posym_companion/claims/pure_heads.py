@@ -313,7 +313,10 @@ def load_removals(look: Look) -> dict[Task, list[Result]]:
     if missing:
         said = f"accuracy in the {sum(map(len, found.values()))} of {len(TASKS) * len(SEEDS)} models that were run,"
         look.headline(
-            said, "; ".join(say_accuracy(found[task], task, kind) for _, task, kind, _ in NEEDS if found[task])
+            said,
+            "; ".join(
+                say_accuracy(found[task], task, kind) for _, task, kind, needed in NEEDS if needed and found[task]
+            ),
         )
     look.require(f"every seed has been run; missing: {', '.join(missing) or 'none'}", not missing)
     return found
