@@ -130,8 +130,9 @@ def site_address(repository: str) -> str:
 def finish(site: Path, root: Path) -> None:
     """Finish the site that Sphinx wrote to ``site`` for the project at ``root``."""
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-    for left_over in (*site.glob("_static/scripts/*.js.map"), *site.glob("_static/scripts/fontawesome.js*")):
-        left_over.unlink(missing_ok=True)
+    left_overs = ("scripts/*.js.map", "scripts/fontawesome.js*", "*webpack-macros.html")
+    for left_over in {path for name in left_overs for path in site.glob(f"_static/{name}")}:
+        left_over.unlink()
 
     def lighten(page: str, name: str) -> str:
         page = ICON_SCRIPT.sub("", page if name.endswith("search.html") else SEARCH.sub("", page))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from posym_companion.claims import G26, GRADES, OWN, U25, U26
@@ -36,7 +37,9 @@ def show_verdicts(*ids: str) -> Any:
     """Return the badges of these claims, to be shown by a cell of a chapter; an unknown id raises KeyError."""
     from IPython.display import HTML
 
-    return HTML(f'<p class="posym-badges margin">{" ".join(map(make_badge, read_rows(*ids)))}</p>')
+    ledger = f"{'' if Path.cwd().name == 'book' else '../'}reference/ledger.html"  # a chapter runs in its folder
+    badges = " ".join(make_badge(row, ledger) for row in read_rows(*ids))
+    return HTML(f'<p class="posym-badges margin">{badges}</p>')
 
 
 def group_rows(rows: Iterable[Row]) -> dict[str, list[Row]]:

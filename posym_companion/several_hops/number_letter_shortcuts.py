@@ -27,6 +27,7 @@ def find_possible_answers(batch: MultihopBatch, task: NumberTask | LetterTask) -
 def measure_counting_accuracy(batch: MultihopBatch, task: NumberTask | LetterTask) -> Float[Tensor, " sequence"]:
     """Return the probability that a pick among :func:`find_possible_answers` is right.
 
+    >>> import torch
     >>> task = NumberTask(letters=2)
     >>> measure_counting_accuracy(task.sample(8, generator=torch.Generator().manual_seed(0)), task).mean()
     tensor(1., dtype=torch.float64)

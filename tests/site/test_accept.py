@@ -37,7 +37,6 @@ def test_a_chapter_prints_what_was_accepted(chapter: Path, continuous_integratio
 def test_every_chapter_has_cells_that_are_held_and_all_are_accepted(root: Path) -> None:
     for chapter in chapters(root):
         held = accept.tagged(read(chapter))
-        assert held or chapter.stem == "your_facts", f"no cell of {chapter.stem} is tagged {accept.TAG}"
         assert list(held) == list(accept.read_expected(accept.expected_file(root, chapter))), chapter.stem
     assert [*accept.orphans(root)] == []
 

@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 import torch
-from address import TEMPLATE, is_setup_cell
+from address import INSTALL, is_setup_cell
 from axe import violations
 from colab import EXTRAS
 
@@ -150,5 +150,5 @@ def test_colab_gets_the_widget_with_the_extras_of_the_first_cell(root: Path) -> 
     assert said.get("enabled"), done.stderr
     assert "application/vnd.jupyter.widget-view+json" in said["kinds"]
     assert "text/html" not in said["kinds"]
-    assert "tools/colab.py" in TEMPLATE
+    assert "tools/colab.py" in INSTALL
     assert "chapters" in EXTRAS.split(",")

