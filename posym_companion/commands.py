@@ -40,7 +40,7 @@ def add_commands(commands: Any) -> None:
     whole = "show all that is known of these claims (default: a line for each claim)"
     claims.add_argument("claims", nargs="*", metavar="ID", help=whole)
     claims.add_argument("--json", action="store_true", help="as JSON, one object a claim")
-    claims.add_argument("--results", help="judge anew by the results in this folder (default: what is stored)")
+    claims.add_argument("--results", help="judge again by the results in this folder (default: what is stored)")
     claims.set_defaults(command=_claims)
 
 

@@ -1,4 +1,4 @@
-"""What chapters share: tables that a cell shows, and text behind one line."""
+"""Tables that cells show, and text behind one line."""
 
 from posym_companion.book.text import Table, fold
 

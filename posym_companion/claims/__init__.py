@@ -1,4 +1,4 @@
-"""What the papers claim, as functions: each asks stored results whether a sentence holds, and yields its parts.
+"""Claims of the papers as functions: each asks stored results whether a sentence holds, and yields its parts.
 
 ``claims/<chapter>.py`` holds a chapter's claims, each with its thresholds beside the numbers that they judge; what
 they came to stands in ``claims/ledger.lock.json``, see :mod:`posym_companion.claims.rows`. A grade is a count of parts.
@@ -36,7 +36,7 @@ POSITIVE = ("proved", "holds", "weaker", "not attributable")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether something holds, None where that cannot be told; in words, and with the number that was asked."""
+    """An answer: whether a test holds, None where that cannot be told; in words, and with the number that was asked."""
 
     held: bool | None
     text: str = ""
@@ -90,12 +90,12 @@ part = Part  # reads as a verb where a claim yields one
 
 
 class UndecidedError(Exception):
-    """What a claim presupposes is not met."""
+    """Raised where a presupposition of a claim is not met."""
 
 
 @dataclass
 class Look:
-    """What a claim may look at, and what it says beside its parts; remembers what was read."""
+    """Access of a claim to stored results; keeps which were read, and the number that decides."""
 
     folder: Path | None = None
     model: str = ""
@@ -130,7 +130,7 @@ class Look:
 
 @dataclass(kw_only=True)
 class Sentence:
-    """What is claimed, by whom and where; ``proof`` is where it is proved, for a theorem."""
+    """The sentence of a claim, with its source and place; ``proof`` is where a theorem is proved."""
 
     id: str
     short: str
@@ -161,7 +161,7 @@ CLAIMS: dict[str, Claim] = {}
 
 
 def claim(id: str, short: str, **options: Any) -> Callable[[Callable], Callable]:
-    """Make a claim of a generator that takes a :class:`Look`; its docstring says what is asked."""
+    """Return a decorator that makes a claim of a generator with a :class:`Look`, whose docstring is what is asked."""
 
     def register(ask: Callable[[Look], Iterator[tuple[Part, Any]]]) -> Callable:
         if CLAIMS.get(id, ask) is not ask and CLAIMS[id].ask.__module__ != ask.__module__:

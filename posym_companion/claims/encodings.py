@@ -1,4 +1,4 @@
-"""What is claimed of positional encodings: spectra, and what models with each learn on the tasks Distance and Count.
+"""Claims about positional encodings: spectra, and what models with each learn on the tasks Distance and Count.
 
 Trained are transformers of two layers of eight heads; where nothing else is said at half the paper's lengths, 600 steps
 and without dropout.

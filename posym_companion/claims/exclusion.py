@@ -1,4 +1,4 @@
-"""What is claimed of the exclusion principle: the theorem, and what is said to follow from it."""
+"""Claims about the exclusion principle: the theorem, and what is said to follow from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of planes: which are symbolic, which positional, and how heads' behaviour goes with them."""
+"""Claims about planes: which are symbolic, which positional, and how heads' behaviour goes with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sequel proves of heads of one plane that follow one hop, checked on every input of small tasks.
+"""Theorems of the sequel on heads of one plane that follow one hop, checked on every input of small tasks.
 
 Definition 3.1 of the paper: the discrepancy is "the maximal difference between the largest and second-largest logit
 produced by the model on inputs of a certain length". For that maximum two of the three bounds of theorem 3.2 fail; all

@@ -1,4 +1,4 @@
-"""What is claimed of all heads of a language model on lists of facts: by layer, and one score against the other."""
+"""Claims about all heads of a language model on lists of facts: by layer, and one score against the other."""
 
 from __future__ import annotations
 

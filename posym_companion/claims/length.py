@@ -1,4 +1,4 @@
-"""What is claimed of Number and Letter on sequences longer than those of the training, here and in language models."""
+"""Claims about Number and Letter on sequences longer than those of the training, here and in language models."""
 
 from __future__ import annotations
 

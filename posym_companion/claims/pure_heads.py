@@ -1,4 +1,4 @@
-"""What is claimed of models that learn Number and Letter: how they learn, which heads become pure, what these are for.
+"""Claims about models that learn Number and Letter: how they learn, which heads become pure, what these are for.
 
 Models are GPT-J of twelve layers with one head each, at the paper's size, five seeds of each task. A head is pure by
 its scores averaged over the stations of all paths, at gamma = 0.1. Most Letter sequences can be answered by counting

@@ -1,4 +1,4 @@
-"""Rows of the ledger: claims with their grades and what decided these, judged anew or as they are stored."""
+"""Rows of the ledger: claims with their grades and what decided these, judged again or as they are stored."""
 
 from __future__ import annotations
 

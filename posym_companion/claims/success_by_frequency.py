@@ -1,4 +1,4 @@
-"""What is claimed of frequencies and success: which angles learn which task, and where wrong angles err."""
+"""Claims about frequencies and success: which angles learn which task, and where wrong angles err."""
 
 from __future__ import annotations
 

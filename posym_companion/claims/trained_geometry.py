@@ -1,4 +1,4 @@
-"""What is claimed of the geometry of trained heads: in toys with one angle, and in a language model."""
+"""Claims about the geometry of trained heads: in toys with one angle, and in a language model."""
 
 from __future__ import annotations
 

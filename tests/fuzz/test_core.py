@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from random_inputs import (
+    BROKEN,
     DTYPES,
     KINDS,
     PAIRINGS,
@@ -26,9 +27,24 @@ from random_inputs import (
     wide,
 )
 
-from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rotate, swap_scores
+from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
+from posym_core.metrics._frequencies import dirichlet_kernel
 from posym_core.metrics._permutations import score_permutations
 from posym_core.metrics._score_geometry import simulate_random_swaps
+
+
+@cases
+@given(st.integers(-3, 300), st.one_of(st.floats(), st.sampled_from([1e4, 1e6, 5e-324, 1.7e308, *BROKEN])))
+def test_rope_angles(dim, base):
+    found = attempt(rope_angles, dim, base)
+    if dim < 2 or dim % 2 or not 0 < base < math.inf:
+        assert found is None
+    elif found is not None:
+        whole(found)
+        expected = [math.pow(base, -2 * plane / dim) for plane in range(dim // 2)]
+        assert found.tolist() == pytest.approx(expected, rel=1e-12)
+    else:
+        assert base < 1e-290
 
 
 @cases
@@ -115,6 +131,18 @@ def test_frequency_shares(head):
 
 
 @cases
+@given(heads())
+def test_frequency_use(head):
+    args, options = head
+    query, keys, _ = wide(args)
+    products = options["scale"] * query * keys
+    halves = products.unflatten(-1, (2, -1)).sum(-2)
+    expected = halves if options["pairing"] == "halves" else products.unflatten(-1, (-1, 2)).sum(-1)
+    found = frequency_use(*args, **options)
+    torch.testing.assert_close(found.double(), expected.amax(0), rtol=0, atol=rounding(args) * size(args, options))
+
+
+@cases
 @given(st.sampled_from(["finite", "bad"]).flatmap(heads), st.booleans())
 def test_heads_of_any_size(head, per_frequency):
     """Whatever is not refused gives numbers; only shares of planes without variance are undefined."""
@@ -132,6 +160,19 @@ def test_heads_of_any_size(head, per_frequency):
         undefined = parts.isnan().all(0)
         assert bool((shares.energy[undefined] == 0).all())
         torch.testing.assert_close(parts.sum(0)[~undefined], torch.ones(int((~undefined).sum()), dtype=torch.float64))
+
+
+@cases
+@given(st.data(), st.integers(-1, 12))
+def test_dirichlet_kernel(data, positions):
+    angles = data.draw(tensors(3))
+    found = attempt(dirichlet_kernel, angles, positions)
+    if positions < 1:
+        assert found is None
+        return
+    for angle, value in zip(angles.tolist(), found.tolist(), strict=True):
+        phases = [complex(math.cos(angle * b), math.sin(angle * b)) for b in range(positions)]
+        assert value == pytest.approx(abs(sum(phases)) / positions, abs=1e-12)
 
 
 @st.composite

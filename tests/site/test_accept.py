@@ -37,6 +37,8 @@ def test_a_chapter_prints_what_was_accepted(chapter: Path, continuous_integratio
 def test_every_chapter_has_cells_that_are_held_and_all_are_accepted(root: Path) -> None:
     for chapter in chapters(root):
         held = accept.tagged(read(chapter))
+        # These two quote numbers of other chapters alone.
+        assert held or chapter.stem in {"what_came_after", "your_facts"}, f"no cell of {chapter.stem} is held"
         assert list(held) == list(accept.read_expected(accept.expected_file(root, chapter))), chapter.stem
     assert [*accept.orphans(root)] == []
 

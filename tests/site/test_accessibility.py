@@ -1,11 +1,11 @@
-"""Whether axe-core, which looks at every page in ``test_site``, sees what is wrong."""
+"""Whether axe-core, which looks at every page in ``test_site``, sees what is wrong; pages without scripts."""
 
 from __future__ import annotations
 
 import pytest
 from axe import violations
 from playwright.sync_api import Browser
-from test_site import browser, site  # noqa: F401
+from test_site import address, browser, site  # noqa: F401
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,19 @@ def test_axe_sees_what_is_wrong(browser: Browser, content: str, rule: str) -> No
     page.set_content(f"<html lang='en'><title>Page</title><main><h1>Page</h1>{content}</main></html>")
     assert [found.partition(":")[0] for found in violations(page, "light")] == [rule]
     page.close()
+
+
+# A chapter with sliders and formulas, and one page of each other kind.
+# Of formulas, which a script sets, the sources are there.
+@pytest.mark.parametrize(
+    "name",
+    ["book/where_and_what/frequencies.html", "book/language_model/language_model.html", "book/package/api/report.html"],
+)
+def test_pages_can_be_read_without_scripts(browser: Browser, address: str, name: str) -> None:  # noqa: F811
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + name)
+    article = page.locator("article")
+    assert article.locator("h1").first.is_visible()
+    assert len(article.inner_text()) > 200
+    context.close()
