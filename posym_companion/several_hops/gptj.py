@@ -38,7 +38,7 @@ def make_gptj(
     positions: int = 1024,
     seed: int = 0,
 ) -> Any:
-    """A ``GPTJForCausalLM`` with random weights, on the CPU, in training mode.
+    """Return a ``GPTJForCausalLM`` with random weights, on the CPU, in training mode.
 
     Embedding and read-out are not tied, and all dimensions of a head are rotated, in neighbouring pairs. The caller's
     random state is left alone.
@@ -98,7 +98,7 @@ def compute_answer_logits(
     factors: Float[Tensor, " factor"] | None = None,
     attend: Attend | None = None,
 ) -> Float[Tensor, "sequence vocabulary"]:
-    """Logits of the token that follows the last, by a forward pass that reads no number and copies none to a device.
+    """Return logits of the next token, by a forward pass that reads no number and copies none to a device.
 
     It equals that of transformers, which serves as the measure of it in tests; a CUDA graph can hold it. Without
     ``factors``, from :func:`draw_dropout`, nothing is dropped, whatever the model's mode. ``attend`` is called with
@@ -135,7 +135,8 @@ def compute_answer_logits(
 
 
 def draw_dropout(model: Any, shape: Sequence[int], seed: int) -> Float[Tensor, " factor"]:
-    """What :func:`compute_answer_logits` multiplies by for tokens of this shape: 0, or 1 over the share that is kept.
+    """Return what :func:`compute_answer_logits` multiplies by for tokens of this shape: 0, or 1 over the share that
+    is kept.
 
     On a CPU drawn place by place in the order in which transformers' layers draw: these are their numbers after
     ``torch.manual_seed(seed)``. A GPU has other numbers anyway and draws all at once. Empty for a model without
@@ -151,7 +152,7 @@ def draw_dropout(model: Any, shape: Sequence[int], seed: int) -> Float[Tensor, "
 
 
 def _dropped_shapes(model: Any, shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Of what dropout meets: embeddings, and in every layer attention and what its two halves add."""
+    """Return shapes of what dropout meets: embeddings, and in every layer attention and what its two halves add."""
     sequences, length = shape
     stream = (sequences, length, model.config.n_embd)
     return [stream, *[(sequences, model.config.n_head, length, length), stream, stream] * model.config.n_layer]
@@ -230,7 +231,7 @@ def mark_right_answers(
 
 
 def average_by_hops(x: Tensor, hops: Int64[Tensor, " sequence"], longest: int) -> Float[Tensor, "hop *rest"]:
-    """Mean of ``x`` ``[sequence, ...]`` over the sequences of 1, 2, ... ``longest`` hops; NaN where there is none."""
+    """Return mean of ``x`` ``[sequence, ...]`` over the sequences of 1 to ``longest`` hops; NaN where there is none."""
     return torch.stack([x[hops == number].double().mean(0) for number in range(1, longest + 1)])
 
 
@@ -243,7 +244,7 @@ def measure_accuracy_by_length(
     seed: int = 0,
     progress: bool = False,
 ) -> Float[Tensor, "length hop"]:
-    """Accuracy when the target window is lengthened in front of the effective one.
+    """Return accuracy when the target window is lengthened in front of the effective one.
 
     Urrutia et al. 2026b, figure 5B. What is added is of the window's kind and on no path.
     """
@@ -296,7 +297,7 @@ def run_with_edits(
 
 
 def average_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[LayerHead, Float[Tensor, "token dim"]]:
-    """What every head says on average at every position of these sequences."""
+    """Return what every head says on average at every position of these sequences."""
     means: dict[LayerHead, Tensor] = {}
 
     def keep(layer: int, _: Tensor, said: Tensor) -> None:

@@ -84,7 +84,7 @@ class HopVariant:
         return f"hop_variants/{self.task}_{self.change}"
 
     def settings(self, seed: int) -> MultihopSettings:
-        """Of one model."""
+        """Return those of one model."""
         changed = VARIANTS[self.task, self.change]
         return MultihopSettings.small(
             task=self.task,  # pyright: ignore[reportArgumentType]
@@ -96,7 +96,7 @@ class HopVariant:
 
 
 def full_size() -> list[HopVariant]:
-    """All changes; there is no ``model`` to choose."""
+    """Return all changes; there is no ``model`` to choose."""
     return [
         HopVariant(task=task, change=change, seeds=(0, 1, 2) if (task, change) in NECESSITY else SEEDS)
         for task, change in VARIANTS

@@ -29,7 +29,7 @@ class ListQuestions:
 
     @torch.no_grad()
     def logits(self, model: Any) -> Float[Tensor, "question fact"]:
-        """A model's logits of the attributes, on its device."""
+        """Return a model's logits of the attributes, on its device."""
         device = find_input_device(model)
         cache = model.base_model(self.told.to(device), use_cache=True).past_key_values
         cache.batch_repeat_interleave(len(self.questions) // len(self.told))
@@ -39,7 +39,7 @@ class ListQuestions:
 
 
 def questions_about(lists: Prompts, which: Sequence[int], facts: Sequence[int]) -> ListQuestions:
-    """A question about each of some facts, of each of some lists."""
+    """Return a question about each of some facts, of each of some lists."""
     swaps, asked = BlockLayout(**lists.layout), torch.as_tensor(facts)
     same = torch.arange(swaps.fit(lists.input_ids.shape[1]).number).expand(len(asked), -1)
     tokens = torch.cat(

@@ -57,7 +57,7 @@ def patch_each_head(
 
 
 def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
-    """What a model keeps of the tokens before the last; refuses one whose logits by it are not those of a pass."""
+    """Return what a model keeps of the tokens before the last; refuse it if its logits are not those of a pass."""
     way = "replace outputs of the last token in passes over whole prompts, by edit_head_outputs"
     cache = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
     if cache is None:
@@ -73,7 +73,7 @@ def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
 
 
 def _last_logits(model: Any, ids: Int64[Tensor, "1 token"], kept: Any, rows: int) -> Float[Tensor, "row vocabulary"]:
-    """Logits of so many passes over the last token at once, behind what is kept of the others."""
+    """Return logits of so many passes over the last token at once, behind what is kept of the others."""
     cache = copy.deepcopy(kept)
     # Not batch_repeat_interleave, which layers without keys lack.
     cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=ids.device))
