@@ -101,6 +101,10 @@ def head_explorer(
     tau: float | None = None,
     head: tuple[int, int] = (0, 0),
     layers: Sequence[int] | None = None,
+    marked: Sequence[int] = (),
+    marked_label: str = "",
+    turn: Any = None,
+    turn_label: str = "turn",
     plane_note: str = "",
     limit: int = PAYLOAD_LIMIT,
 ) -> ExplorerFigure:
@@ -115,6 +119,8 @@ def head_explorer(
         length, tau: shown first; the first of each unless given.
         head: layer and head shown first, as numbered in the arrays.
         layers: what layers are called, where they are not all of the model's; by default from 0.
+        marked: layers, as numbered in the arrays, drawn as diamonds, and ``marked_label``, what they are.
+        turn: ``[layer]``, frequency ID of a vertical line in the frequency profile, named ``turn_label``.
         plane_note: how the planes alone were scored, which follows no slider.
         limit: bytes of packed numbers that it may carry.
 
@@ -145,12 +151,20 @@ def head_explorer(
         "tau": taus.index(_among("tau", taus[0] if tau is None else float(tau), taus)),
         "head": layer_and_head[0] * heads + layer_and_head[1],
     }
+    marked = sorted(int(layer) for layer in marked)
+    if bad := [layer for layer in marked if not 0 <= layer < sizes["layer"]]:
+        raise ValueError(f"marked must be layers below {sizes['layer']}; got {bad[0]}")
+    if turn is not None:
+        turn = [float(f"{place:.4g}") for place in require_shape("turn", turn, ("layer", sizes["layer"]))]
     rows = np.unique(angles, axis=0)
     data = {
         "sizes": sizes,
         "layers": called,
         "taus": taus,
         "start": shown,
+        "marked": marked,
+        "turn": turn,
+        "turnLabel": turn_label,
         "planeNote": plane_note,
         "angles": [[float(f"{angle:.3g}") for angle in row] for row in rows],
         "angleRow": [int(np.flatnonzero((rows == row).all(1))[0]) for row in angles],
@@ -174,6 +188,7 @@ def head_explorer(
             Slider("tau", "Temperature τ", taus, start=taus[shown["tau"]], format=format_tau),
             Slider("block", "Tokens a block", lengths, start=lengths[shown["length"]]),
         ],
+        marked_label=marked_label,
         blind=[place > inputs[0].start for place in data["inputs"][0]["seen"]],
         table=[[format_value(value, ".2f") for value in row] for row in zip(*(map(np.ravel, columns)), strict=True)],
         caption=caption,

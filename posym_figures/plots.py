@@ -174,15 +174,12 @@ def dots(
     upper: Any = None,
     series: Sequence[str] = (),
     colours: Sequence[str] = (),
-    title: str = "",
     x_label: str = "",
-    x_limits: tuple[float, float] | None = None,
     reference: float | None = None,
-    ax: Axes | None = None,
 ) -> Figure:
     """Draw one row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
     rows = _read_series(values, ("row", len(labels)), series, colours, lower, upper)
-    ax = ax or plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
+    ax = plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
     for place, one in enumerate(rows):
         at = np.arange(len(labels)) + (place - (len(rows) - 1) / 2) * 0.3
         if one.ends:
@@ -195,13 +192,9 @@ def dots(
     ax.set_yticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(labels) - 0.4, -0.6)
-    if x_limits is not None:
-        ax.set_xlim(*x_limits)
     ax.set_xlabel(x_label)
-    named = any(one.name for one in rows)
-    if named:
+    if any(one.name for one in rows):
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(rows), borderaxespad=0, handlelength=1)
-    ax.set_title(title, pad=26 if named else None)
     return get_figure(ax)
 
 

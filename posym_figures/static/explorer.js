@@ -103,7 +103,9 @@ function start(figure, data) {
     plane.under = node(svg, "g");
     plane.points = rangeOf(count).map((head) => {
       const layer = layerOf(head), paint = { fill: ramp(layers > 1 ? layer / (layers - 1) : 0), class: "posym-dot posym-ex-point" };
-      return node(svg, "circle", { r: 4.6, ...paint });
+      return data.marked.includes(layer)
+        ? node(svg, "path", { d: "M0 -6.5L6.5 0L0 6.5L-6.5 0Z", ...paint })
+        : node(svg, "circle", { r: 4.6, ...paint });
     });
     plane.ring = node(svg, "circle", { r: 10, class: "posym-ring posym-ex-point" });
     plane.label = putText(svg, 0, 0, "", { look: "posym-strong posym-halo" });
@@ -193,8 +195,8 @@ function start(figure, data) {
   // ---- the chosen head -------------------------------------------------------------------------------------------------
   const drawReadout = () => {
     const { start: begin, span } = here(), tokens = ofTokens("attention"), sum = (from, to) => tokens.subarray(from, to).reduce((total, value) => total + value, 0);
-    const layer = Math.floor(state.head / heads);
-    find(".posym-ex-name").textContent = `Layer ${called(layer)}, head ${state.head % heads}`;
+    const layer = Math.floor(state.head / heads), marked = data.marked.includes(layer) ? " ◆" : "";
+    find(".posym-ex-name").textContent = `Layer ${called(layer)}, head ${state.head % heads}${marked}`;
     const both = (name) => {
       const [value, margin] = [score(name, state.head), score(`${name}_margin`, state.head)];
       return defined(value) ? `${brief(value)}${defined(margin) ? ` ± ${brief(margin)}` : ""}` : "undefined";
@@ -326,6 +328,11 @@ function start(figure, data) {
     for (const id of [1, ...rangeOf(planes / step).map((tick) => (tick + 1) * step)].filter((id, tick, all) => id !== all[tick - 1]))
       putText(svg, x(id), height - 22, id, { anchor: id === 1 ? "start" : id === planes ? "end" : "middle" });
     putText(svg, (left + right) / 2, height - 4, "frequency ID, fast to slow", { anchor: "middle" });
+    if (data.turn) {
+      const at = x(data.turn[layer]);
+      putLine(svg, at, rows[0][0], at, rows[2][1], "posym-marker");
+      putText(svg, at + 5, rows[1][0] + 10, data.turnLabel, { look: "posym-soft posym-halo" });
+    }
     box.profile.replaceChildren(svg);
     hints.profile = (px) => {
       const place = Math.round((px - left) / slot - 0.5);

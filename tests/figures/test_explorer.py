@@ -45,7 +45,8 @@ def one_input(name="facts", seed=0, **changed) -> HeadInput:
 def make(*inputs, **changed):
     options = {
         "taus": TAUS, "angles": np.geomspace(1, 0.001, PLANES)[None].repeat(LAYERS, 0), "caption": "All heads.",
-        "alt": "Points in a square.", "length": 2, "head": (2, 1), "plane_note": "a note",
+        "alt": "Points in a square.", "length": 2, "head": (2, 1), "marked": (4,), "marked_label": "global layers",
+        "turn": [3.0] * LAYERS, "plane_note": "a note",
     }  # fmt: skip
     return head_explorer(inputs or (one_input(), one_input("text", 1)), **{**options, **changed})
 
@@ -189,6 +190,8 @@ def test_what_is_seen_first(open_page):
     # The fastest plane is the first, not the zeroth.
     frequency = given.arrays["plane_energy_share"][2, 1] @ (1 + np.arange(PLANES))
     assert ranks.last.locator("span").nth(1).text_content() == f"{frequency:.0f}"
+    # Diamonds are the marked layer.
+    assert page.locator(".posym-ex-plane path.posym-ex-point").count() == HEADS
 
 
 def windowed(**changed):
@@ -246,7 +249,7 @@ def test_arrow_keys_move_over_the_map(open_page):
     page.locator(".posym-ex-map [aria-selected=true]").focus()
     for key, expected in (
         ("ArrowRight", "3, head 1"), ("ArrowDown", "3, head 2"), ("ArrowDown", "3, head 2"), ("ArrowLeft", "2, head 2"),
-        ("ArrowUp", "2, head 1"), ("Home", "0, head 1"), ("ArrowLeft", "0, head 1"), ("End", "4, head 1"),
+        ("ArrowUp", "2, head 1"), ("Home", "0, head 1"), ("ArrowLeft", "0, head 1"), ("End", "4, head 1 ◆"),
     ):  # fmt: skip
         page.keyboard.press(key)
         assert chosen(page) == f"Layer {expected}"
@@ -323,7 +326,7 @@ def test_inputs_have_cuts_and_prompts_of_their_own(open_page):
 def test_every_text_is_escaped(open_page):
     evil = "</script><script>alert(\"x\")</script><b title='&'>"
     given = replace(one_input(), label=evil, note=evil, group=evil, tokens=[[evil] * (SPAN + 2)])
-    page = open_page(make(given, caption=evil, alt=evil, plane_note=evil))
+    page = open_page(make(given, caption=evil, alt=evil, marked_label=evil, plane_note=evil, turn_label=evil))
     assert (page.locator("script").count(), page.locator("b").count()) == (2, 0)
     assert page.locator("figcaption").text_content().strip() == evil
     assert page.locator(".posym-ex-note").text_content() == evil

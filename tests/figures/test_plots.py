@@ -141,7 +141,7 @@ def test_heatmaps_show_the_matrices_they_are_given():
 
 def test_dots_and_heads_stand_at_their_values():
     values, lower, upper = [[0.25, 0.75]], [[0.2, 0.5]], [[0.5, 1.0]]
-    ax = plots.dots(["a", "b"], values, lower=lower, upper=upper, x_limits=(0, 1)).axes[0]
+    ax = plots.dots(["a", "b"], values, lower=lower, upper=upper).axes[0]
     (points,) = (part for part in ax.collections if hasattr(part, "get_sizes") and len(part.get_sizes()))
     assert points.get_offsets().tolist() == [[0.25, 0], [0.75, 1]]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first label on top
