@@ -169,11 +169,6 @@ class AnswerLoss(nn.Module):
         super().__init__()
         self.model = model
 
-    @property
-    def members(self) -> tuple[AnswerLoss, ...]:
-        """Itself, as one of one."""
-        return (self,)
-
     def prepare(self, batch: tuple[Tensor, Tensor, int]) -> tuple[Tensor, Tensor, Tensor]:
         tokens, answer, seed = batch
         return tokens, answer, draw_dropout(self.model, tokens.shape, seed)
@@ -183,39 +178,6 @@ class AnswerLoss(nn.Module):
 
     def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, ""]:
         return self(*batch)
-
-
-class AnswerLosses(nn.Module):
-    """Several models of one kind that learn side by side, each from its own sequences and with its own dropout.
-
-    Batches are ``(tokens [model, sequence, token], answer [model, sequence], seeds)``. A step is that of every
-    :class:`AnswerLoss` alone up to rounding.
-
-    Args:
-        members: on the device of the training. Their weights become views of those that are trained, so each can be
-            asked at any time.
-    """
-
-    def __init__(self, members: Sequence[AnswerLoss]):
-        super().__init__()
-        self.members = tuple(members)
-        for name, _ in members[0].named_parameters():
-            together = torch.stack([member.get_parameter(name).detach() for member in members])
-            self.register_parameter(name.replace(".", "/"), nn.Parameter(together))
-            for member, own in zip(members, together, strict=True):
-                member.get_parameter(name).data = own
-
-    def prepare(self, batch: tuple[Tensor, Tensor, Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-        prepared = [member.prepare(rows) for member, rows in zip(self.members, zip(*batch, strict=True), strict=True)]
-        return batch[0], batch[1], torch.stack([factors for *_, factors in prepared])
-
-    def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, " model"]:
-        stacked: dict[str, Tensor] = {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
-
-        def loss(parameters: dict[str, Tensor], *own: Tensor) -> Tensor:
-            return torch.func.functional_call(self.members[0], parameters, own)
-
-        return torch.func.vmap(loss)(stacked, *batch)
 
 
 @torch.no_grad()
