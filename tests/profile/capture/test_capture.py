@@ -11,7 +11,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
-from posym_profile.capture._capturing import capture, forward, forward_with_hook, hook_attention
+from posym_profile.capture._capturing import capture, forward_with_hook, hook_attention
 from posym_profile.capture._recording import Recorder
 from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
@@ -94,15 +94,6 @@ def test_a_window_that_is_told_without_a_mask_is_as_wide_as_that_of_the_mask(mas
         assert torch.equal(call.visible, masked.visible)
 
 
-def test_batches_give_what_prompts_give_alone():
-    model, input_ids = shared("Gemma3"), tokens(5)
-    together, apart = capture(model, input_ids, batch_size=2), [capture(model, prompt) for prompt in input_ids]
-    for layer, call in enumerate(together):
-        assert call.keys.shape == (5, 2, 44, 16)
-        torch.testing.assert_close(call.keys, torch.cat([calls[layer].keys for calls in apart]))
-        torch.testing.assert_close(call.weights(), torch.cat([calls[layer].weights() for calls in apart]))
-
-
 def test_vocabulary_logits_are_not_computed():
     model = build("Llama")
     model.lm_head.register_forward_pre_hook(lambda *_: pytest.fail("the vocabulary logits were computed"))
@@ -147,13 +138,6 @@ def test_a_mapping_of_the_models_own_gets_its_entries_back():
         capture(build("Doge"), tokens())
     assert mapping._local_mapping == before
     assert before
-
-
-def test_other_models_are_not_recorded():
-    model, other, seen = shared("Llama"), build("Qwen2"), []
-    with hook_attention(model, seen.append):
-        forward(other, tokens())
-    assert seen == []
 
 
 @pytest.mark.parametrize("name", ["Llama", "GPT-J"])
@@ -242,6 +226,11 @@ def test_a_model_in_training_mode_is_refused(part):
     for function in (capture, lambda *_: find_planes(model, 44)):
         with pytest.raises(ValueError, match=rf"LlamaForCausalLM{name} is in training mode.*call model.eval\(\)"):
             function(model, tokens())
+
+
+def test_a_model_in_training_mode_that_drops_nothing_is_measured():
+    for one, other in zip(capture(build("Llama").train(), tokens()), capture(shared("Llama"), tokens()), strict=True):
+        assert torch.equal(one.weights(), other.weights())
 
 
 def test_weights_that_are_not_numbers_are_refused():
