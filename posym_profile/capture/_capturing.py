@@ -74,12 +74,14 @@ def forward_with_hook(
     route: Route | None = None,
     keep: bool = False,
     verify: bool = False,
+    run: Callable[..., Any] | None = None,
     **inputs: Any,
 ) -> Route:
     """Run the model once under :func:`hook_attention`; return the first route on which attention calls are seen.
 
     Args:
         route: the only route to try; by default all in turn, which costs a second pass where the first sees nothing.
+        run: what runs the model on the prompts, by default without vocabulary logits.
         inputs: further inputs of the model, such as ``position_ids``.
     """
     check_model(model)
@@ -87,7 +89,7 @@ def forward_with_hook(
         with hook_attention(
             model, receive, rows=rows, route=candidate, keep=keep, verify=verify, tokens=input_ids.shape[-1]
         ) as calls:
-            forward(model, input_ids, **inputs)
+            (run or forward)(model, input_ids, **inputs)
         if next(calls):
             return candidate
     raise make_unsupported_error(
