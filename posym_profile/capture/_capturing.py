@@ -61,7 +61,7 @@ def capture(
     model = unwrap(model)
     (input_ids,) = remove_padding(model, check_input_ids(input_ids), None, least=1)
     calls: list[AttentionInputs] = []
-    forward_with_hook(model, input_ids, calls.append, rows=rows, keep=True)
+    forward_with_hook(model, input_ids, calls.append, rows=rows)
     return calls
 
 
@@ -72,7 +72,6 @@ def forward_with_hook(
     *,
     rows: Sequence[int] | None = (-1,),
     route: Route | None = None,
-    keep: bool = False,
     verify: bool = False,
     run: Callable[..., Any] | None = None,
     **inputs: Any,
@@ -87,7 +86,7 @@ def forward_with_hook(
     check_model(model)
     for candidate in ROUTES if route is None else (route,):
         with hook_attention(
-            model, receive, rows=rows, route=candidate, keep=keep, verify=verify, tokens=input_ids.shape[-1]
+            model, receive, rows=rows, route=candidate, verify=verify, tokens=input_ids.shape[-1]
         ) as calls:
             (run or forward)(model, input_ids, **inputs)
         if next(calls):
@@ -106,7 +105,6 @@ def hook_attention(
     *,
     rows: Sequence[int] | None = (-1,),
     route: Route = "interface",
-    keep: bool = False,
     verify: bool = False,
     tokens: int | None = None,
 ) -> Iterator[itertools.count]:
@@ -117,7 +115,6 @@ def hook_attention(
         receive: called with an :class:`AttentionInputs` per call; an exception that it raises ends the pass.
         rows: tokens whose queries to hand over, negative from the end; None for all.
         route: see ``routes``; :func:`forward_with_hook` finds the one to take.
-        keep: copy what is handed over; needed when it outlives ``receive``.
         verify: recompute the chosen rows' output from what is handed over, and refuse the model if it differs.
         tokens: how many the prompts have, where each must have one query and one key in every call.
 
@@ -129,7 +126,7 @@ def hook_attention(
     """
     check_attention_kind(model)
     check_uncompiled(model)
-    recorder = Recorder(model, receive, rows, keep, verify, tokens)
+    recorder = Recorder(model, receive, rows, verify, tokens)
     with ONE_AT_A_TIME, record_calls(recorder, route):
         yield recorder.seen
 

@@ -31,11 +31,10 @@ class Recorder:
         model: nn.Module,
         receive: Callable[[AttentionInputs], Any],
         rows: Sequence[int] | None,
-        keep: bool,
         verify: bool,
         tokens: int | None,
     ) -> None:
-        self.model, self.receive, self.keep, self.verify, self.tokens = model, receive, keep, verify, tokens
+        self.model, self.receive, self.verify, self.tokens = model, receive, verify, tokens
         self.rows = None if rows is None else [operator.index(row) for row in rows]
         if self.rows == []:
             raise ValueError("rows must name at least one token, or be None for all; pass rows=(-1,) for the last")
@@ -65,8 +64,9 @@ class Recorder:
         call = AttentionInputs(
             index=next(self.seen),
             module=module,
+            # Copies, as what is handed over may outlive the pass.
             query=_full_precision(query.detach()[:, :, rows]),
-            keys=_full_precision(key.detach().clone() if self.keep else key.detach()),
+            keys=_full_precision(key.detach().clone()),
             scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
             softcap=None if softcap is None else float(softcap),
             sinks=None if sinks is None else _full_precision(sinks.detach().flatten()),

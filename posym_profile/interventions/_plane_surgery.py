@@ -56,30 +56,6 @@ class EditedModel:
     angles: list[Float[Tensor, "head plane"]]
     kept: list[Bool[Tensor, "head plane"]]
 
-    def adapt_measure(
-        self, measure: Callable[[LayerHeads], dict[str, Tensor]]
-    ) -> Callable[[LayerHeads], dict[str, Tensor]]:
-        """Adapt ``measure`` for :func:`posym_profile.scores.map_layers` within the block to the angles as they are now.
-
-        Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.
-        Pass the model's ``planes`` along.
-        """
-
-        def measure_layer(heads: LayerHeads) -> dict[str, Tensor]:
-            kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
-            if len(kinds) == 1:
-                return measure(replace(heads, angles=kinds[0]))
-            measured: dict[str, Tensor] = {}
-            for number, angles in enumerate(kinds):
-                index = (kind == number).nonzero().flatten()
-                for name, value in measure(replace(heads.select_heads(index), angles=angles)).items():
-                    if name not in measured:
-                        measured[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
-                    measured[name][:, index.to(value.device)] = value
-            return measured
-
-        return measure_layer
-
     def profile(
         self,
         input_ids: Int[Tensor, "prompt token"],
@@ -88,13 +64,17 @@ class EditedModel:
         block_length: int,
         blocks: int | None = None,
         tau: float = 1e-4,
-        progress: bool = False,
     ) -> Dataset:
-        """Score every head of the edited model; see :func:`posym_profile.profile`."""
+        """Score every head of the edited model within the block; see :func:`posym_profile.profile`."""
         length = input_ids.shape[-1]
         swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau).fit(length)
-        measure = self.adapt_measure(partial(score_layer, swaps=swaps))
-        measured = map_layers(self.model, input_ids, measure, planes=self.planes, progress=progress)
+
+        def measure(heads: LayerHeads) -> dict[str, Tensor]:
+            angles = self.angles[heads.layer]
+            # Heads that turn differently have keys of their own.
+            return score_layer(replace(heads, angles=angles[0] if (angles == angles[0]).all() else angles), swaps)
+
+        measured = map_layers(self.model, input_ids, measure, planes=self.planes)
         return describe_prompts(make_dataset(measured, LAST), self.model, [length] * len(measured["entropy"]), swaps)
 
 
@@ -128,7 +108,7 @@ def edit_rope(
             raise ValueError("angles may depend on the prompts' length; pass length=, or planes=find_planes(...)")
         planes = find_planes(model, length)
     calls: list[AttentionInputs] = []
-    route = forward_with_hook(model, torch.ones(1, 2, dtype=torch.long), calls.append, keep=True)
+    route = forward_with_hook(model, torch.ones(1, 2, dtype=torch.long), calls.append)
     if len(planes) != len(calls):
         raise ValueError(
             f"the model makes {len(calls)} attention calls, but planes were given for {len(planes)}; "

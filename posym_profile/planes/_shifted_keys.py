@@ -191,7 +191,7 @@ class ShiftedKeys:
         keys: list[Tensor] = []
 
         def receive(call: AttentionInputs) -> None:
-            keys.append(call.keys[:, :, :-1].flatten(1, 2).clone())
+            keys.append(call.keys[:, :, :-1].flatten(1, 2))
             if self.leave:
                 raise _AnsweredError
 

@@ -99,17 +99,6 @@ class LayerHeads(Heads):
             some["token"] = self.token[index]
         return replace(self, **some)
 
-    def select_heads(self, index: Int[Tensor, " head"]) -> LayerHeads:
-        """Return some heads of a layer in which every query head has keys of its own."""
-        index = index.to(self.query.device)
-        return replace(
-            self,
-            query=self.query[:, index],
-            keys=self.keys[:, index],
-            visible=self.visible if self.visible.shape[1] == 1 else self.visible[:, index],
-            sinks=None if self.sinks is None else self.sinks[index],
-        )
-
 
 def join_layers(group: list[LayerHeads]) -> LayerHeads:
     """Join layers with the same planes as one with more prompts."""

@@ -92,7 +92,7 @@ def map_layers(
             for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // length)):
                 layers = _Layers(measure, hold, planes_at[length], tokens, slice(first, first + len(prompts)))
                 with Checks():
-                    route = forward_with_hook(model, prompts, layers.receive, rows=rows, route=route, keep=bool(hold))
+                    route = forward_with_hook(model, prompts, layers.receive, rows=rows, route=route)
                     layers.measure_held()
                 batches.append(layers.collect())
                 bar.update(len(prompts))

@@ -84,7 +84,7 @@ def test_a_window_that_is_told_without_a_mask_is_as_wide_as_that_of_the_mask(mas
     seen = []
     try:
         model = build("Mistral", attention="windowed")
-        forward_with_hook(model, tokens(), seen.append, rows=(-1, 5), keep=True, verify=True)
+        forward_with_hook(model, tokens(), seen.append, rows=(-1, 5), verify=True)
     finally:
         for interface in (AttentionInterface, AttentionMaskInterface):
             del interface._global_mapping["windowed"]
@@ -197,7 +197,7 @@ def test_outputs_may_be_off_by_a_thousand_roundings_of_their_largest(off, refuse
     value = torch.randn(2, 4, 44, 8)
     output = call.weights() @ value
     output[1, 2, 0, 3] += off * output.abs().max()
-    recorder = Recorder(model, None, (-1,), False, True, None)
+    recorder = Recorder(model, None, (-1,), True, None)
     with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
         recorder.check_output(call, value, output)
     output[0, 0, 0, 0] = torch.nan
@@ -215,7 +215,7 @@ def test_outputs_in_half_precision_may_be_off_by_as_much_as_their_logits_are_rou
     output = call.weights() @ value.float()
     output[1, 2, 0, 3] += (30 + units) * eps * output.abs().max()
     with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
-        Recorder(model, None, (-1,), False, True, None).check_output(call, value, output.bfloat16())
+        Recorder(model, None, (-1,), True, None).check_output(call, value, output.bfloat16())
 
 
 @pytest.mark.parametrize("part", ["", "model.layers.1.mlp"])
