@@ -23,7 +23,6 @@ from posym_core.metrics import (
     measure_block_attention,
     simulate_random_swaps,
 )
-from posym_profile.interventions import EditedModel
 from posym_profile.language_models import choose_answers
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
@@ -193,11 +192,7 @@ def look(
         )
         return {name: layer.measure(maker) for name, maker in named.items()}
 
-    if isinstance(model, EditedModel):
-        changed = model.adapt_measure(measure_layer)
-        measured = map_layers(model.model, prompts.input_ids, changed, planes=model.planes, progress=progress)
-    else:
-        measured = map_layers(model, prompts.input_ids, measure_layer, progress=progress)
+    measured = map_layers(model, prompts.input_ids, measure_layer, progress=progress)
     return measured | {"angles": pad_angles([angles[number] for number in sorted(angles)])}
 
 

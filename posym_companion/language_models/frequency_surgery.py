@@ -269,7 +269,7 @@ def measure_condition(setting: FrequencySurgery, subject: PreparedModel, conditi
             losses.append(token_loss.mean(1).cpu())
         scored = list(subject.tasks.values())[1]
         ids = scored.input_ids[: setting.score_prompts]
-        scores = operated.profile(ids, **scored.layout, progress=False)
+        scores = operated.profile(ids, **scored.layout)
     return {
         "log_probability": _asked([choice.log_probability for choice in choices], setting.prompts),
         "correct": _asked([choice.correct for choice in choices], setting.prompts),

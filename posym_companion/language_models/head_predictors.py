@@ -176,7 +176,7 @@ def token_scores(
     model: Any, input_ids: Int64[Tensor, "prompt token"], repeated: Int64[Tensor, "text token"]
 ) -> dict[str, Float[Tensor, "layer head"]]:
     """Return ``previous token`` and ``induction``: attention of all tokens, and of those that were said before."""
-    before = [previous_token(call.weights()) for call in capture(model, input_ids, rows=None, batch_size=4)]
+    before = [previous_token(call.weights()) for call in capture(model, input_ids, rows=None)]
     again = [induction(call.weights()) for call in capture(model, repeated, rows=None)]
     return {"previous token": torch.stack(before), "induction": torch.stack(again)}
 

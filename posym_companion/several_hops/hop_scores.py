@@ -63,7 +63,7 @@ def capture_layers(
         ValueError: if layers differ in shape or scale, or share keys among heads.
     """
     calls: list[AttentionInputs] = []
-    forward_with_hook(model, tokens, calls.append, rows=None, route=route, keep=True)
+    forward_with_hook(model, tokens, calls.append, rows=None, route=route)
     first = calls[0]
     if any(call.keys.shape != first.query.shape or abs(call.scale / first.scale - 1) > 1e-5 for call in calls):
         raise ValueError(

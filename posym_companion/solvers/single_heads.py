@@ -35,7 +35,7 @@ def patch_each_head(
     model = unwrap(model)
     ids = check_prompts(model, input_ids, least=2)
     require_known_tokens("answers", answers, model.get_output_embeddings())
-    layers, heads, _ = require_outputs(model, outputs, ())
+    layers, heads, _ = require_outputs(model, outputs)
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
     with torch.no_grad():

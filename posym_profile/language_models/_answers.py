@@ -84,7 +84,7 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
     if not bool(named.isfinite().all()):
         raise ValueError(
             f"{type(model).__name__} answers with logits that are not finite, of which none is the largest; load the "
-            "model anew, or in bfloat16 or float32"
+            "model again, or in bfloat16 or float32"
         )
     # An attribute named twice is one alternative.
     earlier = torch.ones(alternatives, alternatives).tril(-1).bool()
