@@ -28,7 +28,7 @@ from tqdm import tqdm
 from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_core.metrics import draw_latin_square, permute_blocks, rotate
 from posym_profile.capture import AttentionInputs, hook_attention
-from posym_profile.language_models import PACKAGED
+from posym_profile.language_models import PACKAGED, run_with_cache
 from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, binding_prompts
 
@@ -173,7 +173,7 @@ def make_pairs(
 
 def fill_cache(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
     """Return keys and values that the model keeps of prompts, or refuse a layer that keeps fewer than all of them."""
-    cache = model.base_model(input_ids.to(model.device), use_cache=True).past_key_values
+    _, cache = run_with_cache(model.base_model, input_ids.to(model.device))
     length = min(layer.keys.shape[2] for layer in cache.layers)
     if length < input_ids.shape[1]:
         raise ValueError(
@@ -259,7 +259,7 @@ def run_exchanges(
 
     with hook_attention(model, look):
         ids = question.to(model.device).expand(len(RUNS), -1)
-        logits = model(ids, past_key_values=again, use_cache=True, logits_to_keep=1).logits[:, -1]
+        logits = run_with_cache(model, ids, again, logits_to_keep=1)[0].logits[:, -1]
     return {**{name: torch.stack(values, 1).cpu() for name, values in rows.items()}, "logits": logits.float().cpu()}
 
 
@@ -290,7 +290,7 @@ def exchange_layer_alone(
 
     with hook_attention(model, look):
         ids = pair.question.to(model.device)[None]
-        model(ids, past_key_values=copy.deepcopy(pair.cache), use_cache=True, logits_to_keep=1)
+        run_with_cache(model, ids, copy.deepcopy(pair.cache), logits_to_keep=1)
     return torch.stack(rows, 1)
 
 

@@ -83,9 +83,14 @@ def set_angles(model: Any, angles: Float[Tensor, " plane"], *, positions: int) -
         raise ValueError(f"angles must have shape [{planes}], one per plane of a head; got {tuple(angles.shape)}")
     phase = torch.arange(positions, dtype=torch.float64)[:, None] * angles.double().cpu()
     table = torch.cat([phase.sin(), phase.cos()], dim=1).float()
-    for block in model.transformer.h:
-        block.attn.embed_positions = table.to(model.device)
+    for module in find_tables(model):
+        module.embed_positions = table.to(model.device)
     model.config.n_positions = positions
+
+
+def find_tables(model: Any) -> list[nn.Module]:
+    """Return the modules that hold sines and cosines: one of the model, or before transformers 5.24 one a layer."""
+    return [module for module in model.modules() if hasattr(module, "embed_positions")]
 
 
 Attend = Callable[[int, Tensor, Tensor], Tensor]
@@ -116,6 +121,7 @@ def compute_answer_logits(
     def drop(x: Tensor) -> Tensor:
         return x if dropped is None else x * next(dropped).view(x.shape)
 
+    table = find_tables(model)[0].embed_positions[:length]
     future = torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
     x = drop(model.transformer.wte(tokens))
     for layer, block in enumerate(model.transformer.h):
@@ -124,9 +130,10 @@ def compute_answer_logits(
             project(read).unflatten(-1, (heads.num_attention_heads, -1)).transpose(1, 2)
             for project in (heads.q_proj, heads.k_proj, heads.v_proj)
         )
-        sine, cosine = heads.embed_positions[:length].to(read).chunk(2, dim=-1)
+        sine, cosine = table.to(read).chunk(2, dim=-1)
         turns = torch.complex(cosine, sine)
-        logits = rotate_neighbours(query, turns) @ rotate_neighbours(keys, turns).transpose(-1, -2) / heads.scale_attn
+        logits = rotate_neighbours(query, turns) @ rotate_neighbours(keys, turns).transpose(-1, -2)
+        logits = logits / query.shape[-1] ** 0.5
         weights = drop(logits.masked_fill(future, -torch.inf).softmax(-1))
         outputs = weights @ values if attend is None else attend(layer, weights, values)
         added = drop(heads.out_proj(outputs.transpose(1, 2).flatten(2)))

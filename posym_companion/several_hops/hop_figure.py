@@ -21,6 +21,7 @@ import numpy as np
 from markupsafe import Markup
 
 from posym_companion.one_head import training_figure
+from posym_companion.several_hops.gptj import find_tables
 from posym_core.tasks import FactsTask
 from posym_figures import (
     Figure,
@@ -284,7 +285,7 @@ def facts_figure(model: Any, *, facts: Sequence[tuple[str, str]], ask: str, capt
         raise ValueError(f"the task has {task.vocabulary} tokens, but the model embeds {model.config.vocab_size}")
     if not 2 <= len(facts) <= task.facts or not all(name in NAMES and colour in COLOURS for name, colour in facts):
         raise ValueError(f"facts must be 2 to {task.facts} pairs of one of NAMES and one of COLOURS; got {list(facts)}")
-    sine, cosine = model.transformer.h[0].attn.embed_positions[1].double().chunk(2)
+    sine, cosine = find_tables(model)[0].embed_positions[1].double().chunk(2)
     weights = {name: x.detach().numpy() for name, x in model.named_parameters()}
     layouts = parcel_layout(weights)
     sizes = {"layers": len(layouts) - 1, "width": model.config.n_embd, "heads": model.config.n_head}

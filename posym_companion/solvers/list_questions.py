@@ -13,6 +13,7 @@ from torch import Tensor
 from posym_companion.language_models.origins import ask_other_facts
 from posym_core.metrics import BlockLayout
 from posym_profile.capture import find_input_device
+from posym_profile.language_models import run_with_cache
 from posym_profile.prompts import Prompts
 
 
@@ -31,9 +32,9 @@ class ListQuestions:
     def logits(self, model: Any) -> Float[Tensor, "question fact"]:
         """Return a model's logits of the attributes, on its device."""
         device = find_input_device(model)
-        cache = model.base_model(self.told.to(device), use_cache=True).past_key_values
+        _, cache = run_with_cache(model.base_model, self.told.to(device))
         cache.batch_repeat_interleave(len(self.questions) // len(self.told))
-        last = model.base_model(self.questions.to(device), past_key_values=cache, use_cache=True).last_hidden_state
+        last = run_with_cache(model.base_model, self.questions.to(device), cache)[0].last_hidden_state
         vectors = model.get_output_embeddings().weight[self.alternatives.to(device)]
         return torch.einsum("pw,paw->pa", last[:, -1], vectors)
 

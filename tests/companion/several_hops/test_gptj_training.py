@@ -15,6 +15,7 @@ from posym_companion.several_hops.gptj import (
     AnswerLoss,
     average_by_hops,
     compute_answer_logits,
+    find_tables,
     make_gptj,
     mark_right_answers,
     measure_accuracy_by_length,
@@ -70,8 +71,8 @@ def test_the_models_own_table_of_angles_is_kept_up_to_its_rounding():
     from transformers import GPTJConfig, GPTJForCausalLM
 
     config = GPTJConfig(vocab_size=9, n_positions=64, n_embd=16, n_layer=1, n_head=1, rotary_dim=16)
-    theirs = GPTJForCausalLM(config).transformer.h[0].attn.embed_positions
-    mine = make_gptj(vocabulary=9, layers=1, width=16, positions=64).transformer.h[0].attn.embed_positions
+    theirs = find_tables(GPTJForCausalLM(config))[0].embed_positions
+    mine = find_tables(make_gptj(vocabulary=9, layers=1, width=16, positions=64))[0].embed_positions
     torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=0)
 
 
@@ -210,7 +211,7 @@ def test_angles_follow_base_and_share():
     assert settings.angles.shape == (16,)
     torch.testing.assert_close(settings.angles[:12], rope_angles(32, 100.0)[:12])
     assert (settings.angles[12:] == 0).all()
-    table = settings.make_model().transformer.h[11].attn.embed_positions
+    table = find_tables(settings.make_model())[-1].embed_positions
     assert table.shape == (1024, 32)
     torch.testing.assert_close(table[3, 0], torch.tensor(3.0).sin())
 
