@@ -33,13 +33,13 @@ class ByTransformers(nn.Module):
 
 
 def steps_a_second(
-    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int, graph: bool
+    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int
 ) -> float:
-    """Of a whole training of so many steps from its beginning, the recording of graphs included."""
+    """Of a whole training of so many steps from its beginning."""
     model = losses()
     made = replace(settings.training, steps=steps, record_every=steps)
     seconds = best(
-        lambda: train(model, lambda *_: batch, generators=[], settings=made, graph=graph, progress=False),
+        lambda: train(model, lambda *_: batch, generators=[], settings=made, progress=False),
         repeats=3,
     )
     return steps / seconds
@@ -57,9 +57,9 @@ def training_rows(settings: MultihopSettings, shown: str, *, steps: int) -> Iter
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
     several = *(x.expand(SEEDS, *x.shape).contiguous() for x in batch[:2]), range(SEEDS)
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
-        theirs = steps_a_second(lambda: ByTransformers(made(1)[0].model), batch, settings, steps=steps, graph=False)
-        ours = steps_a_second(lambda: made(1)[0], batch, settings, steps=steps, graph=True)
-        together = steps_a_second(lambda: AnswerLosses(made(SEEDS)), several, settings, steps=steps, graph=True)
+        theirs = steps_a_second(lambda: ByTransformers(made(1)[0].model), batch, settings, steps=steps)
+        ours = steps_a_second(lambda: made(1)[0], batch, settings, steps=steps)
+        together = steps_a_second(lambda: AnswerLosses(made(SEEDS)), several, settings, steps=steps)
     yield f"| training, {shown} | {ours:.1f} steps a second |"
     yield f"| training against transformers' forward pass, {shown} | {ours / theirs:.2f} times as fast |"
     faster = SEEDS * together / ours
@@ -72,7 +72,7 @@ def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
     trained, watch = AnswerLoss(settings.make_model().to(device)), Watch(settings, device, None)
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
-    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5, graph=True)
+    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5)
     trained.model.eval()
     score = best(lambda: watch.scores(trained.model), repeats=3)
     queries = settings.monitored * settings.hops * (settings.hops + 1) // 2 * settings.layers * settings.heads

@@ -363,8 +363,7 @@ def train_together(
     """Train models that differ by their seed alone side by side, and watch their heads.
 
     Every model starts from the weights, sees the sequences and drops what it would alone, so it is the model that it
-    would be alone up to rounding. A GPU makes a step as one CUDA graph and is hardly slower for a few models than for
-    one; a CPU gains nothing.
+    would be alone up to rounding.
     """
     first = settings[0]
     if unlike := [one.name for one in settings[1:] if replace(one, seed=first.seed) != first]:
@@ -397,7 +396,6 @@ def train_together(
         checkpoint=checkpoint,
         checkpoint_every=first.save_every,
         identity={"models": [asdict(one) for one in settings]},
-        graph=True,
         progress=progress,
         label=first.name,
     )
