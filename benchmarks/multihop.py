@@ -31,13 +31,13 @@ class ByTransformers(nn.Module):
 
 
 def steps_a_second(
-    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int, graph: bool
+    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int
 ) -> float:
-    """Of a whole training of so many steps from its beginning, the recording of graphs included."""
+    """Of a whole training of so many steps from its beginning."""
     model = losses()
     made = replace(settings.training, steps=steps, record_every=steps)
     seconds = best(
-        lambda: train(model, lambda *_: batch, generators=[], settings=made, graph=graph, progress=False),
+        lambda: train(model, lambda *_: batch, generators=[], settings=made, progress=False),
         repeats=3,
     )
     return steps / seconds
@@ -54,8 +54,8 @@ def training_rows(settings: MultihopSettings, shown: str, *, steps: int) -> Iter
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
-        theirs = steps_a_second(lambda: ByTransformers(made().model), batch, settings, steps=steps, graph=False)
-        ours = steps_a_second(made, batch, settings, steps=steps, graph=True)
+        theirs = steps_a_second(lambda: ByTransformers(made().model), batch, settings, steps=steps)
+        ours = steps_a_second(made, batch, settings, steps=steps)
     yield f"| training, {shown} | {ours:.1f} steps a second |"
     yield f"| training against transformers' forward pass, {shown} | {ours / theirs:.2f} times as fast |"
 
@@ -66,7 +66,7 @@ def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
     trained, watch = AnswerLoss(settings.make_model().to(device)), Watch(settings, device)
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
-    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5, graph=True)
+    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5)
     trained.model.eval()
     score = best(lambda: watch.scores(trained.model), repeats=3)
     queries = settings.monitored * settings.hops * (settings.hops + 1) // 2 * settings.layers * settings.heads

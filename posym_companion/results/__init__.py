@@ -32,10 +32,10 @@ except ModuleNotFoundError:
 from posym_core.store import (
     DamagedError,
     ResultError,
-    record,
     record_provenance,
     require_whole,
     seal,
+    sha256,
     unseal,
     write_files,
 )
@@ -163,7 +163,7 @@ def save_result(
     named = name_dims(dims, plain)
     payload = _packed(plain)
     beside = {f"{place.name}{ending}": content for ending, content in (attached or {}).items()}
-    digests = {file: record(content)["sha256"] for file, content in beside.items()}
+    digests = {file: sha256(content) for file, content in beside.items()}
     description = {
         "format": FORMAT,
         "experiment": place.parent.name,
@@ -173,7 +173,7 @@ def save_result(
         "provenance": {
             **record_provenance(seconds, device=device),
             **({"versions": dict(versions)} if versions else {}),
-            "checksum": record(payload)["sha256"],
+            "checksum": sha256(payload),
             **({"attached": digests} if digests else {}),
         },
     }
@@ -225,7 +225,7 @@ def _read_result(name: str, place: Path, *_: int) -> Result:
             raise DamagedError(f"{file} describes the result {own!r}, not {name!r}, which is its path")
         if named := [one for one in attached if Path(one).name != one or one in ("", "..")]:
             raise DamagedError(f"{file} names {named[0]!r}, which is no file beside it")
-        require_whole(place.parent, {f"{place.name}.npz": {"sha256": digest}})
+        require_whole(place.parent, {f"{place.name}.npz": digest})
         try:
             with np.load(place.with_name(f"{place.name}.npz"), allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
@@ -257,7 +257,7 @@ def find_attached_file(result: Result, file: str, *, folder: Path | str | None =
     if expected is None:
         raise ResultError(f"result {result.name!r} has no attached file {file!r}")
     with _remedied():
-        require_whole(path.parent, {file: {"sha256": expected}})
+        require_whole(path.parent, {file: expected})
     return path
 
 

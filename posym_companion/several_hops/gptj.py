@@ -105,7 +105,7 @@ def compute_answer_logits(
 ) -> Float[Tensor, "sequence vocabulary"]:
     """Return logits of the next token, by a forward pass that reads no number and copies none to a device.
 
-    It equals that of transformers, which serves as the measure of it in tests; a CUDA graph can hold it. Without
+    It equals that of transformers, which serves as the measure of it in tests. Without
     ``factors``, from :func:`draw_dropout`, nothing is dropped, whatever the model's mode. ``attend`` is called with
     (layer, attention ``[sequence head query key]``, values ``[sequence head token dim]``) and gives what heads say.
     """

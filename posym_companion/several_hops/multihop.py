@@ -301,7 +301,7 @@ def train_model(
     checkpoint: Path | str | None = None,
     progress: bool = True,
 ) -> TrainedModel:
-    """Train one model and watch its heads; on a GPU each step is one CUDA graph."""
+    """Train one model and watch its heads."""
     chosen, task = choose_device(device), settings.make_task()
     watch, loss = Watch(settings, chosen), AnswerLoss(settings.make_model().to(chosen))
 
@@ -321,7 +321,6 @@ def train_model(
         checkpoint=checkpoint,
         checkpoint_every=settings.save_every,
         identity=asdict(settings),
-        graph=True,
         progress=progress,
         label=settings.name,
     )
