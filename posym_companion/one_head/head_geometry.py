@@ -233,12 +233,12 @@ def measure_places(
 
 
 def with_random_weights(model: Any, seed: int) -> Any:
-    """Return a model of the same class and configuration as it is before training, on the same device."""
-    device = next(model.parameters()).device
+    """Return a model of the same class and configuration as it is before training, on the same device and as precise."""
+    weight = next(model.parameters())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(model)(model.config)
-    return fresh.to(device).eval()
+    return fresh.to(weight.device, weight.dtype).eval()
 
 
 EXPERIMENT = Experiment(
