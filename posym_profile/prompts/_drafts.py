@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -46,6 +46,7 @@ class Prompts:
         answer_ids: tokens that a model may choose from.
         target: which of them is right: ``answer_ids[p, target[p]]``.
         texts: the prompts as text, without the mark of beginning.
+        names: what tables call the prompts.
     """
 
     input_ids: Int64[Tensor, "prompt token"]
@@ -55,6 +56,15 @@ class Prompts:
     answer_ids: Int64[Tensor, "prompt alternative"]
     target: Int64[Tensor, " prompt"]
     texts: list[str]
+    names: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    def __getitem__(self, rows: slice) -> Prompts:
+        """Return some of the prompts."""
+        of_prompts = ("input_ids", "answer_ids", "target", "texts", "names")
+        return replace(self, **{name: getattr(self, name)[rows] for name in of_prompts})
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -123,15 +133,12 @@ def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
     Raises:
         ValueError: if blocks are not the same tokens wherever they stand, or prompts do not come out equally long.
     """
-    for what, numbers in (
-        ("blocks", {len(draft.blocks) for draft in drafts}),
-        ("answers", {len(draft.answers) for draft in drafts}),
-    ):
-        if len(numbers) != 1:
-            raise ValueError(
-                f"there must be a draft, and all must have equally many {what}; got {len(drafts)} drafts with "
-                f"{sorted(numbers)} {what}; make prompts of different shapes apart"
-            )
+    shapes = sorted({(len(draft.blocks), len(draft.answers)) for draft in drafts})
+    if len(shapes) != 1:
+        raise ValueError(
+            f"there must be a draft, and all must have equally many blocks and answers; got {len(drafts)} drafts with "
+            f"{shapes}; make prompts of different shapes apart"
+        )
     first = drafts[0]
     opening = tokens.tokenize([first.before])[0] if first.before else []
     length = len(tokens.tokenize(first.blocks[:1])[0])
@@ -170,8 +177,8 @@ def find_single_words(tokens: PromptTokens, kind: str, needed: int) -> dict[str,
     words = tokens.select_single(read_words(kind))
     if len(words) < needed:
         raise ValueError(
-            f"every block needs a word of its own, but only {len(words)} {kind} are one token for this tokenizer and "
-            f"facts={needed}; pass facts={len(words)} or fewer"
+            f"{needed} different {kind} are needed, but only {len(words)} are one token for this tokenizer; pass fewer "
+            "facts or another task"
         )
     return words
 

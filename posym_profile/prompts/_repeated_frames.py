@@ -1,4 +1,4 @@
-"""Find whether a prompt is a list of one repeated frame: what all its blocks share, and how many stand in front.
+"""Find prompts that are lists of one repeated frame.
 
 In such a list the blocks' keys differ in how many such sentences came before them, and heads read that. A swap of keys
 moves it along with what the block says, so that the symbolic score counts both; see :func:`posym_profile.origin_cube`.
@@ -6,50 +6,16 @@ moves it along with what the block says, so that the symbolic score counts both;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import torch
-
-from posym_core.metrics import BlockLayout
+from posym_profile.prompts._drafts import Prompts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """What the blocks of a prompt have in common.
-
-    Attributes:
-        offsets: places within a block that hold the same token in every block.
-        block_length: tokens of a block.
-        lead: how many stretches as long as a block, right in front of the first one, hold these tokens, too.
-    """
-
-    offsets: tuple[int, ...]
-    block_length: int
-    lead: int
-
-    @property
-    def repeats(self) -> bool:
-        """Return whether blocks share the tokens of at least half of their places: a full stop alone makes no frame."""
-        return 2 * len(self.offsets) >= self.block_length
-
-
-def find_frame(input_ids: Sequence[int], *, start: int, block_length: int, blocks: int) -> Frame:
-    """Find the frame that the blocks of one prompt ``[token]`` share, cut as :func:`posym_profile.profile` does.
-
-    >>> find_frame([9, 1, 5, 2, 5, 3, 5, 0], start=3, block_length=2, blocks=2)
-    Frame(offsets=(1,), block_length=2, lead=1)
-    """
-    BlockLayout(start=start, block_length=block_length, blocks=blocks).fit(len(input_ids))
-    tokens = torch.as_tensor(input_ids)
-    rows = tokens[start : start + blocks * block_length].view(blocks, block_length)
-    shared = (rows == rows[0]).all(0)
-    # Whole stretches in front, the nearest first.
-    room = start // block_length
-    front = tokens[start - room * block_length : start].view(room, block_length).flip(0)
-    same = ((front == rows[0]) | ~shared).all(1) if bool(shared.any()) else torch.zeros(room, dtype=torch.bool)
-    return Frame(
-        offsets=tuple(shared.nonzero().flatten().tolist()),
-        block_length=block_length,
-        lead=int(same.long().cumprod(0).sum()),
-    )
+def are_bare_lists(prompts: Prompts) -> bool:
+    """True if in every prompt all blocks share half of their tokens, and none of this stands in front."""
+    start, length = prompts.start, prompts.block_length
+    blocks = prompts.input_ids[:, start : start + prompts.blocks * length].unflatten(1, (prompts.blocks, length))
+    shared = (blocks == blocks[:, :1]).all(1)
+    repeats = 2 * shared.sum(1) >= length
+    if start >= length:
+        front = prompts.input_ids[:, start - length : start]
+        repeats &= ~((front == blocks[:, 0]) | ~shared).all(1)
+    return bool(repeats.all())

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posym_core.store import ResultError, write_files
-from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._tables import write_heads_table
+from posym_profile.prompts._drafts import Prompts
+from posym_profile.report._prompt_files import write_prompts
+from posym_profile.scores._head_table import tabulate_heads
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from xarray import Dataset
 
 SCORES, HEADS, PROMPTS_FILE = "scores.nc", "heads.csv", "prompts.jsonl"
@@ -69,9 +71,9 @@ def read_scores(folder: Path) -> Dataset:
         raise ProfileError(f"{folder / SCORES} cannot be read ({error}); measure again with --force") from error
 
 
-def write_profile(folder: Path, scores: Dataset, prompts: Sequence[BlockedPrompt], pages: Mapping[str, bytes]) -> None:
+def write_profile(folder: Path, scores: Dataset, prompts: Sequence[Prompts], pages: Mapping[str, bytes]) -> None:
     """Write a profile with its pages to its folder: beside its place, and then in one step there."""
-    contents = {HEADS: write_heads_table(scores), PROMPTS_FILE: write_prompts(prompts), **pages}
+    contents = {HEADS: _write_csv(tabulate_heads(scores)), PROMPTS_FILE: write_prompts(prompts), **pages}
     place = folder.absolute()
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
@@ -81,3 +83,18 @@ def write_profile(folder: Path, scores: Dataset, prompts: Sequence[BlockedPrompt
         beside.rename(place)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def write_table_of_models(scores: Mapping[str, Dataset]) -> bytes:
+    """Write the heads of several models as one table, whose first column names the model."""
+    import pandas
+
+    # A name that a spreadsheet would take for a formula becomes text.
+    cells = {name: f"'{name}" if name[0] in "=+-@" else name for name in scores}
+    tables = [tabulate_heads(x).assign(model=cells[name]) for name, x in scores.items()]
+    columns = ["model", *dict.fromkeys(name for table in tables for name in table if name != "model")]
+    return _write_csv(pandas.concat(tables).loc[:, columns])
+
+
+def _write_csv(table: DataFrame) -> bytes:
+    return table.to_csv(index=False, float_format="%.7g", lineterminator="\n").encode(errors="backslashreplace")
