@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import entry_points
-from typing import Any
 
 import posym_core
 
 PROFILE_HELP = """
 Scores of every attention head on the prompts of a task or a file, kept in a folder: scores.nc (which
-xarray.open_dataset reads), heads.csv, prompts.jsonl, figures and report.html. The folder appears whole. Several models
-have a folder each, and one table beside these; those that are finished are skipped when the command is given again.
+xarray.open_dataset reads), heads.csv, figures and report.html. The folder appears whole. Several models have a folder
+each, and one table beside these; those that are finished are skipped when the command is given again.
 """
 
 SUPPORT_HELP = """
@@ -108,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _profile(options: argparse.Namespace) -> None:
+    from posym_profile.report._page import NAME, describe_answers
     from posym_profile.report._run import ProfileSettings, run_profiles
+    from posym_profile.scores._visibility import format_count
 
     known = {field.name for field in fields(ProfileSettings)}
     given = {name: value for name, value in vars(options).items() if name in known and value is not None}
@@ -127,18 +128,10 @@ def _profile(options: argparse.Namespace) -> None:
         cluster=options.cluster,
     )
     for folder, scores in found.items():
-        _print_profile(folder, scores)
-
-
-def _print_profile(folder: Any, scores: Any) -> None:
-    """Print what a profile is of, and where it is."""
-    from posym_profile.report._page import NAME, describe_answers
-    from posym_profile.scores._visibility import format_count
-
-    parts = [format_count(scores.sizes[name], name) for name in ("prompt", "layer", "head")]
-    parts.append(f"{json.loads(scores.attrs['provenance'])['seconds']:.0f} s")
-    parts += filter(None, [describe_answers(scores)])
-    print(f"{', '.join(parts)}: {folder / NAME if (folder / NAME).exists() else folder}")
+        parts = [format_count(scores.sizes[name], name) for name in ("prompt", "layer", "head")]
+        parts.append(f"{json.loads(scores.attrs['provenance'])['seconds']:.0f} s")
+        parts += filter(None, [describe_answers(scores)])
+        print(f"{', '.join(parts)}: {folder / NAME if (folder / NAME).exists() else folder}")
 
 
 def _support(options: argparse.Namespace) -> int:

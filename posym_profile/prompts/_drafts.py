@@ -75,10 +75,20 @@ class Prompts:
         return {"start": self.start, "block_length": self.block_length, "blocks": self.blocks}
 
 
-def find_beginning(tokenizer: Any) -> list[int]:
-    """Return the tokenizer's mark of beginning as a list of one token; an empty list if it has none."""
-    mark = getattr(tokenizer, "bos_token_id", None)
-    return [] if mark is None else [mark]
+def are_bare_lists(prompts: Prompts) -> bool:
+    """True if in every prompt all blocks share half of their tokens, and none of this stands in front.
+
+    In such a list the blocks' keys differ in how many such sentences came before them, and heads read that; see
+    :func:`posym_profile.origin_cube`.
+    """
+    start, length = prompts.start, prompts.block_length
+    blocks = prompts.input_ids[:, start : start + prompts.blocks * length].unflatten(1, (prompts.blocks, length))
+    shared = (blocks == blocks[:, :1]).all(1)
+    repeats = 2 * shared.sum(1) >= length
+    if start >= length:
+        front = prompts.input_ids[:, start - length : start]
+        repeats &= ~((front == blocks[:, 0]) | ~shared).all(1)
+    return bool(repeats.all())
 
 
 class PromptTokens:
@@ -94,7 +104,8 @@ class PromptTokens:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.anchor = tokenizer(ANCHOR, add_special_tokens=False)["input_ids"]
-        self.beginning = find_beginning(tokenizer)
+        mark = getattr(tokenizer, "bos_token_id", None)
+        self.beginning = [] if mark is None else [mark]
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; none of one that this tokenizer joins with what stands before it."""

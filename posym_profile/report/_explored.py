@@ -18,7 +18,7 @@ from posym_core._checks import require_positive
 from posym_figures import ExplorerFigure, HeadInput, format_tau, head_explorer
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.prompts._drafts import Prompts
-from posym_profile.report._measuring import ProfileSettings, choose_pass_size
+from posym_profile.report._measuring import ProfileSettings
 from posym_profile.report._prompt_files import read_marked_text
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 from posym_profile.scores._visibility import format_count, shorten_name
@@ -74,7 +74,7 @@ def make_explorer_page(
     """Measure prompts of a profile again, at other temperatures and block lengths, and return the page by its name."""
     name = shorten_name(settings.model)
     source = f"the task {settings.task}" if settings.task else f"the file {Path(str(settings.input)).name}"
-    same: dict[str, Any] = {key: getattr(settings, key) for key in ("tau", "visible_only", "batch_size")}
+    same: dict[str, Any] = {"tau": settings.tau, "visible_only": settings.visible_only}
     figure = draw_explorer(model, tokenizer, choose_explored(prompts), name=name, source=f"from {source}", **same)
     return {NAME: figure.page(f"Head explorer of {name}").encode()}
 
@@ -111,7 +111,6 @@ def draw_explorer(
     source: str,
     tau: float,
     visible_only: bool = False,
-    batch_size: int | None = None,
 ) -> ExplorerFigure:
     """Draw the explorer of these prompts, of which those of one shape are one input."""
     taus, inputs = sorted({*TAUS, tau}), []
@@ -124,8 +123,7 @@ def draw_explorer(
             shown=(of_shape.block_length, tau),
             visible_only=visible_only,
         )
-        size = choose_pass_size(of_shape.input_ids.shape[1], batch_size)
-        arrays = average_views(make_head_views(model, of_shape.input_ids, cuts, batch_size=size))
+        arrays = average_views(make_head_views(model, of_shape.input_ids, cuts))
         inputs.append(_make_input(f"shape{place}", of_shape, arrays, cuts, source, tokenizer))
     first, length = inputs[0], prompts[0].block_length
     on_blocks = first.arrays["attention"][..., first.start : first.start + first.span].sum(-1)

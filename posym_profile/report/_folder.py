@@ -1,8 +1,8 @@
 """Keep profiles of whole sets of prompts in folders.
 
 A folder holds ``scores.nc`` (all that was measured, an :class:`xarray.Dataset` with its settings and where its numbers
-come from), ``heads.csv`` (a row a head), ``prompts.jsonl`` (the prompts, as a prompt file) and what else was asked for,
-such as figures. It is written beside its place, under another name, and then renamed: a folder is a finished profile.
+come from), ``heads.csv`` (a row a head) and what else was asked for, such as figures. It is written beside its place,
+under another name, and then renamed: a folder is a finished profile.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posym_core.store import ResultError, write_files
-from posym_profile.prompts._drafts import Prompts
-from posym_profile.report._prompt_files import write_prompts
 from posym_profile.scores._head_table import tabulate_heads
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from xarray import Dataset
 
-SCORES, HEADS, PROMPTS_FILE = "scores.nc", "heads.csv", "prompts.jsonl"
+SCORES, HEADS = "scores.nc", "heads.csv"
 # Names of what a profile may hold.
-ENDINGS = {".nc", ".csv", ".jsonl", ".svg", ".html"}
+ENDINGS = {".nc", ".csv", ".svg", ".html"}
 
 
 class ProfileError(ResultError):
@@ -71,9 +69,9 @@ def read_scores(folder: Path) -> Dataset:
         raise ProfileError(f"{folder / SCORES} cannot be read ({error}); measure again with --force") from error
 
 
-def write_profile(folder: Path, scores: Dataset, prompts: Sequence[Prompts], pages: Mapping[str, bytes]) -> None:
+def write_profile(folder: Path, scores: Dataset, pages: Mapping[str, bytes]) -> None:
     """Write a profile with its pages to its folder: beside its place, and then in one step there."""
-    contents = {HEADS: _write_csv(tabulate_heads(scores)), PROMPTS_FILE: write_prompts(prompts), **pages}
+    contents = {HEADS: _write_csv(tabulate_heads(scores)), **pages}
     place = folder.absolute()
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:

@@ -27,10 +27,8 @@ from posym_profile.scores._profiling import profile
 if TYPE_CHECKING:
     from xarray import Dataset
 
-# However short prompts are, this many are measured in one pass.
+# However short prompts are, this many are measured in one pass; else about 4,096 tokens.
 PROMPTS_A_PASS = 16
-# Of the symbolic part of a prompt: what goes with these.
-OF_SYMBOLIC_PART = ("symbol", "origin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +97,11 @@ class Part:
     first: bool = False
 
 
-def choose_pass_size(length: int, batch_size: int | None = None) -> int:
-    """Choose the prompts of ``length`` tokens in a pass: ``batch_size``, or about 4,096 tokens and at most 16."""
-    return batch_size or min(PROMPTS_A_PASS, max(1, TOKENS_A_BATCH // length))
-
-
 def split_parts(settings: ProfileSettings, prompts: Sequence[Prompts]) -> list[Part]:
     """Split prompts into parts of one pass each."""
     parts: list[Part] = []
     for of_shape in prompts:
-        size = choose_pass_size(of_shape.input_ids.shape[1], settings.batch_size)
+        size = settings.batch_size or min(PROMPTS_A_PASS, max(1, TOKENS_A_BATCH // of_shape.input_ids.shape[1]))
         for first in range(0, len(of_shape), size):
             parts.append(Part(settings=settings, prompts=of_shape[first : first + size], first=not parts))
     return parts
@@ -150,7 +143,7 @@ def measure_cubes(model: Any, prompts: Prompts, batch_size: int | None) -> Datas
     for ids in prompts.input_ids:
         cube = origin_cube(model, ids, **prompts.layout, batch_size=batch_size)
         shares = {f"{name}_share": x for name, x in cube.shares.items()}
-        shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in OF_SYMBOLIC_PART}
+        shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in ("symbol", "origin")}
         rows.append({name: x.float().numpy() for name, x in shares.items()})
     dims = ("prompt", "layer", "head")
     return xarray.Dataset({name: (dims, np.stack([row[name] for row in rows])) for name in rows[0]})

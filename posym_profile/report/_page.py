@@ -17,8 +17,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from scipy.stats import binom
 
-from posym_profile.prompts._drafts import Prompts
-from posym_profile.prompts._repeated_frames import are_bare_lists
+from posym_profile.prompts._drafts import Prompts, are_bare_lists
 from posym_profile.scores._head_table import LABELS, MAIN_SHARES, SCORES, tabulate_heads
 from posym_profile.scores._visibility import (
     POSITIONAL,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from xarray import Dataset
 
 NAME = "report.html"
-MARK = "†"
 
 
 def read_settings(scores: Dataset) -> dict[str, Any]:
@@ -125,7 +123,6 @@ def render_report(
         intervals=scores.sizes["prompt"] > 1,
         scores={name: name.replace("_", " ").capitalize() for name in (*SCORES, *shares, *labels)},
         labels=bool(labels),
-        mark=MARK,
         rows=tabulate_heads(scores).to_dict("records"),
         nan=math.nan,
         origin=origin,
@@ -137,18 +134,12 @@ def _describe_measured(scores: Dataset) -> str:
     prompts, layers, heads = (scores.sizes[name] for name in ("prompt", "layer", "head"))
     settings = read_settings(scores)
     what = f"the task {settings['task']}" if settings.get("task") else f"the file {settings['input']}"
-    blocks, length = _format_range(scores.blocks.values), _format_range(scores.length.values)
     sentence = (
-        f"{format_count(prompts, 'prompt')} from {what}, with {blocks} blocks each and {length} tokens long; "
-        f"{format_count(layers, 'layer')} with up to {format_count(heads, 'head')}."
+        f"{format_count(prompts, 'prompt')} from {what}, of up to {int(scores.length.max()):,} tokens with up to "
+        f"{int(scores.blocks.max()):,} blocks; {format_count(layers, 'layer')} of up to {format_count(heads, 'head')}."
     )
     answers = describe_answers(scores)
     return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
-
-
-def _format_range(values: np.ndarray) -> str:
-    low, high = int(values.min()), int(values.max())
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def render_svg(figure: Any) -> bytes:

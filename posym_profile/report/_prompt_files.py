@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from posym_core.metrics import BlockLayout
-from posym_profile.prompts._drafts import Prompts, find_beginning
+from posym_profile.prompts._drafts import Prompts, PromptTokens
 
 KNOWN = {"input_ids", "start", "block_length", "blocks", "answer_ids", "target", "id"}
 FORM = (
@@ -89,17 +89,6 @@ def read_marked_text(text: str, tokenizer: Any) -> Prompts:
     return prompts
 
 
-def write_prompts(prompts: Sequence[Prompts]) -> bytes:
-    """Write prompts as the content of a prompt file, with token ids."""
-    lines = []
-    for some in prompts:
-        for name, ids, answers, target in zip(some.names, some.input_ids, some.answer_ids, some.target, strict=True):
-            line = {"id": name, "input_ids": ids.tolist(), **some.layout}
-            line |= {"answer_ids": answers.tolist(), "target": int(target)} if len(answers) else {}
-            lines.append(json.dumps(line) + "\n")
-    return "".join(lines).encode()
-
-
 def _join_rows(rows: dict[str, dict[str, Any]]) -> list[Prompts]:
     """Join the prompts of each shape, by their names."""
     shapes: dict[tuple[int, ...], list[str]] = {}
@@ -138,8 +127,6 @@ def _read_ids(line: str, tokenizer: Any) -> dict[str, Any]:
         raise ValueError(f"a line must be a JSON object with 'input_ids'; {FORM}")
     if unknown := sorted(fields.keys() - KNOWN):
         raise ValueError(f"unknown {', '.join(map(repr, unknown))}; remove it (known: {', '.join(sorted(KNOWN))})")
-    if missing := [name for name in ("start", "block_length") if name not in fields]:
-        raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
     name, target, answers = fields.get("id", 0), fields.get("target", 0), fields.get("answer_ids", [])
     if type(name) not in (str, int) or not str(name).isprintable():
         raise ValueError(f"'id' must be text that can be printed, or a whole number; got {shorten(name)}")
@@ -212,7 +199,7 @@ def _read_marked(line: str, tokenizer: Any) -> dict[str, Any]:
     if len(spans) < 2:
         raise ValueError(f"at least two blocks are needed to swap; got {len(spans)}")
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    ids, beginning = encoded["input_ids"], find_beginning(tokenizer)
+    ids, beginning = encoded["input_ids"], PromptTokens(tokenizer).beginning
     owners = _find_owners(text, encoded["offset_mapping"], spans)
     counts = [owners.count(place) for place in range(len(spans))]
     if len(set(counts)) > 1 or not counts[0]:

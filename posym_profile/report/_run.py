@@ -63,13 +63,10 @@ def run_profiles(
         models: as :func:`posym_profile.load_model` takes them.
         settings: what to measure; its ``model`` does not count.
         folder: new or empty, or with a part of these profiles.
-        figures: whether to write figures and ``report.html``, too.
-        explorer: whether to write an explorer of the first prompts, too.
+        figures, explorer: whether to write ``report.html`` with its figures, and ``explorer.html``.
         force: put new profiles in the place of those that are there.
-        progress: show a progress bar on standard error.
         report: called with a line about what a user may want to know.
-        jobs: processes of this machine that measure batches of prompts side by side, each with a model of its own.
-        cluster: address of a Dask scheduler on whose workers to measure them instead.
+        jobs, cluster: how many processes measure batches, or the address of a Dask scheduler whose workers do.
 
     Returns:
         The scores by folder, as ``scores.nc`` holds them.
@@ -126,16 +123,13 @@ def _measure(unfinished: Mapping[Path, _Unfinished], *, progress: bool, jobs: in
                 yield place, work
 
 
-def _finish(
-    place: Path, work: _Unfinished, figures: bool, explorer: bool, report: Callable[[str], None]
-) -> Dataset:
+def _finish(place: Path, work: _Unfinished, figures: bool, explorer: bool, report: Callable[[str], None]) -> Dataset:
     """Write a profile whose parts are all there, and return what is read from its folder."""
-    measured = [work.measured[number] for number in range(len(work.parts))]
-    scores = join_parts(measured)
+    scores = join_parts([work.measured[number] for number in range(len(work.parts))])
     provenance = record_provenance(scores.attrs.pop("seconds"), device=scores.attrs.pop("device"))
-    described = {"settings": dict(work.described), "provenance": {**provenance, "threads": torch.get_num_threads()}}
-    scores.attrs |= {name: json.dumps(value) for name, value in described.items()}
     scores.attrs |= {
+        "settings": json.dumps(work.described),
+        "provenance": json.dumps({**provenance, "threads": torch.get_num_threads()}),
         "model": json.dumps(work.settings.model)[1:-1],
         "prompts": format_count(scores.sizes["prompt"], "prompt"),
     }
@@ -146,5 +140,5 @@ def _finish(
             pages |= make_explorer_page(work.settings, work.prompts, model, tokenizer)
         except ValueError as error:  # it is too large, which is no reason to lose what was measured
             report(f"no explorer is written: {error}")
-    write_profile(place, scores, work.prompts, pages)
+    write_profile(place, scores, pages)
     return read_scores(place)

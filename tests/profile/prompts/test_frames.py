@@ -5,7 +5,7 @@ import torch
 from architectures import packaged
 
 from posym_profile.prompts import Prompts, make_prompts
-from posym_profile.prompts._repeated_frames import are_bare_lists
+from posym_profile.prompts._drafts import are_bare_lists
 
 
 def told(names, before=(), **changes):

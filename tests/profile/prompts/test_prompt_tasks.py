@@ -13,7 +13,8 @@ from own_packages import example
 from saved_models import save_model
 
 from posym_profile.__main__ import TASKS, main
-from posym_profile.prompts import PROMPT_TASKS, Prompts, find_prompt_task, make_prompts
+from posym_profile.prompts import PROMPT_TASKS, Prompts, make_prompts
+from posym_profile.prompts._prompt_tasks import find_prompt_task
 from posym_profile.report import _measuring as measuring
 from posym_profile.report._folder import read_scores
 

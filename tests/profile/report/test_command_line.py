@@ -122,14 +122,6 @@ def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkey
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_profile_wrote_can_be_its_input(tiny, tmp_path):
-    assert main([*tiny, "--out", str(tmp_path / "a"), "--no-report"]) == 0
-    again = [*tiny[:3], str(tmp_path / "a" / "prompts.jsonl"), *tiny[4:], "--out", str(tmp_path / "b"), "--no-report"]
-    assert main(again) == 0
-    first, second = (read(tmp_path / name) for name in "ab")
-    assert first.equals(second)
-
-
 @pytest.mark.parametrize("task", ["binding-bought", "index", "keyvalue", "induction", "text"])
 def test_every_task_is_measured(task, tiny, tmp_path):
     command = [*tiny[:2], "--task", task, "--facts", "4", "--prompts", "3", "--no-report"]

@@ -159,7 +159,7 @@ def test_a_profile_is_kept_whose_explorer_would_be_too_large(given, tmp_path, mo
     said = []
     run_profiles([given.model], given, tmp_path, explorer=True, report=said.append)
     assert said[0].startswith("no explorer is written: the packed numbers take 0.0 MB, but")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "prompts.jsonl", "scores.nc"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "scores.nc"]
 
 
 # ---- in a browser ----------------------------------------------------------------------------------------------------

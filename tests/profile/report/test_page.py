@@ -80,7 +80,7 @@ def test_the_page_says_what_was_measured(content: dict[str, bytes]) -> None:
     page = content[NAME].decode()
     assert "Heads of model &lt;b&gt;" in page
     assert "<b>" not in page
-    assert "5 prompts from the task binding, with 6 blocks each and 30 to 34 tokens long; 3 layers with up to 4" in page
+    assert "5 prompts from the task binding, of up to 34 tokens with up to 6 blocks; 3 layers of up to 4 heads." in page
     assert "the model is right on 3 of 5 prompts, 60%; chance 25%, from which it cannot be told apart." in page
     assert page.count("<tr>") == 1 + LAYERS * HEADS - 1
     assert "revision" in page
@@ -144,7 +144,8 @@ def test_without_matplotlib_the_page_says_how_to_get_figures(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found = pages(made_up())
     assert list(found) == [NAME]
-    assert b"was not imported: import of matplotlib halted; None in sys.modules. It comes with: pip" in found[NAME]
+    assert b"which was not imported: " in found[NAME]
+    assert b". It comes with: pip install matplotlib." in found[NAME]
 
 
 @pytest.mark.parametrize(

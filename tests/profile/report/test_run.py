@@ -74,7 +74,7 @@ def alone(tiny, name, **options):
 
 
 def test_a_profile_holds_what_profile_measures(tiny, whole, place):
-    assert {path.name for path in place.iterdir()} == {"scores.nc", "heads.csv", "prompts.jsonl"}
+    assert {path.name for path in place.iterdir()} == {"scores.nc", "heads.csv"}
     assert whole["prompt"].values.tolist() == ["0", "2", "3", "5", "1", "4", "6"]
     for name, length in LENGTHS.items():
         found, expected = whole.sel(prompt=name), alone(tiny, name)
