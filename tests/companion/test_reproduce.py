@@ -135,21 +135,22 @@ def judged(profiled, monkeypatch):
 
 
 def test_the_papers_models_are_columns_of_their_own_at_256_facts(profiled, judged):
-    models = [str(profiled / name) for name in FAMILIES]
+    models = sorted(str(profiled / name) for name in FAMILIES)
     for name in ("U25-2", "U25-3", "U25-4", "U25-9"):
         answers = judged[name].answers
-        assert list(answers)[:3] == models
+        assert sorted(list(answers)[:3]) == models
         for model in models:
             assert answers[model].grade != "undecided", answers[model].why
-            assert {one.name.count("random weights") for one in answers[model].parts} >= {0, 1}
+            assert any("random weights" in one.name and one.told for one in answers[model].parts)
             assert all("256" in result for result in answers[model].evidence)
         assert [one.grade for one in list(answers.values())[3:]] == ["undecided"] * 3
-        assert judged[name].headline.startswith(f"{models[0]}: ")
+        assert judged[name].headline.startswith(f"{next(iter(answers))}: ")
     assert list(judged["U25-4H"].answers) == [models[0], "gemma-3-270m"]
     assert judged["U25-4H"].answers[models[0]].grade != "undecided"
     (families,) = judged["U25-5"].answers.values()
     assert families.grade != "undecided"
-    assert {result.partition("_random")[0] for result in families.evidence} == set(families.evidence)
+    assert len(families.evidence) == 2 * len(FAMILIES)
+    assert not [result for result in families.evidence if "random" in result or "lead" in result]
 
 
 def test_models_of_readers_and_their_random_weights_are_measured_as_precise_as_they_come(profiled):
