@@ -65,10 +65,14 @@ def estimate(todo: Mapping[str, list[Any]], *, small: bool = False) -> str:
     timed, took = [found for name in names if (found := read_seconds(name))], Counter[str]()
     for device, seconds in timed:
         took[device] += seconds
-    said = [f"{seconds / 3600:.2g} hours on {device}" for device, seconds in took.items()]
+    said = [f"{_in_words(seconds)} on {device}" for device, seconds in took.items()]
     untimed = len(names) - len(timed)
     said += [f"{untimed} {'was' if untimed == 1 else 'were'} not timed"] if untimed else []
     return f"{len(names)} are to be measured; the stored ones took {' and '.join(said)}"
+
+
+def _in_words(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
 def run_all(todo: Mapping[str, list[Any]], **options: Any) -> Iterator[Result]:

@@ -112,6 +112,11 @@ def ask(claim: Claim, look: Look) -> Answer:
         return Answer(grade="undecided", why=str(why), headline=look.said, evidence=look.evidence)
     except MissingResultError as why:
         return Answer(grade="undecided", why=f"not run: {why}", evidence=look.evidence)
+    except (LookupError, ValueError) as why:
+        if look.folder is None:
+            raise
+        # Results of another size may lack what is asked, such as a length or a kind of prompt.
+        return Answer(grade="undecided", why=f"cannot be asked of these results ({why})", evidence=look.evidence)
     given = grade(asked, theorem=bool(claim.proof))
     parts: dict[str, Asked] = {}
     for one, outcome in asked:

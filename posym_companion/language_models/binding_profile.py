@@ -103,7 +103,7 @@ def _list_settings(model: str, lengths: Iterable[int], **options: Any) -> list[B
     return [
         BindingProfile(model=model, template=template, facts=facts, **options)
         for facts in lengths
-        if facts in LENGTHS.get(model, FACTS)
+        if facts in LENGTHS.get(model, [facts])
         for template in TEMPLATES
     ]
 
