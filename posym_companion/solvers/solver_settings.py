@@ -146,7 +146,7 @@ def full_size() -> list[TaskSolvers]:
 
 
 def small(setting: TaskSolvers | None = None) -> TaskSolvers:
-    """A run for a chapter: two seeds, few facts, under half a minute."""
+    """A run for a chapter: two seeds, few facts, a quarter of the steps; some seconds."""
     setting = setting or TaskSolvers()
     return replace(
         setting,
