@@ -207,9 +207,7 @@ def law_in_a_model(kept: np.ndarray, layers: Mapping[str, np.ndarray], swept: Ma
 
 
 @shown
-def threshold_by_length(
-    crossings: Mapping[str, np.ndarray], keys: Mapping[str, np.ndarray], mine: Mapping[str, tuple[float, float]]
-) -> Picture:
+def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, np.ndarray], mine: Any) -> Picture:
     """The angle at the threshold, times the number of keys ``[length, layer]``, against that number."""
 
     @apply_style

@@ -44,12 +44,9 @@ def one_plane(n: int = 60, longest: int = 35) -> Any:
 def removals(models: Mapping[str, str], mine: Result) -> Any:
     """What each head of each stored model, and of the reader's, costs if it is removed."""
     runs = [*(load_result(f"encoding_study/{name}") for name in models.values()), mine]
-    cost, accuracy = np.full((len(runs), 3, 2, 8), np.nan), np.full((len(runs), 3), np.nan)
-    for place, run in enumerate(runs):
-        seeds = min(3, len(run["whole"]))
-        accuracy[place, :seeds] = run["whole"][:3]
-        cost[place, :seeds] = 100 * (run["whole"][:, None, None] - run["ablated"])[:3]
+    cost = np.stack([100 * (run["whole"][:, None, None] - run["ablated"])[:3] for run in runs])
     top, following = (np.sort(cost.reshape(*cost.shape[:2], -1))[..., -place] for place in (1, 2))
+    accuracy = np.stack([run["whole"][:3] for run in runs])
     table = Heatmap("Points lost without a head", cost, x_label="head", y_label="layer", row_labels=["0", "1"],
                     column_labels=[*"01234567"], limits=(0, 100), colours="sequential", decimals=0,
                     wide=True)  # fmt: skip
@@ -59,7 +56,7 @@ def removals(models: Mapping[str, str], mine: Result) -> Any:
         [table, Readout(rows, format=formats)],
         [Choice("model", "Model", [*models, "your run"]), Slider("seed", "Seed", [0, 1, 2])],
         caption="A cell is the points of accuracy lost without a head, by model and seed. Heads of different seeds "
-        "are unrelated, and a small run has only one. Few models have a matrix with a single bright cell.",
+        "are unrelated. Few models have a matrix with a single bright cell.",
         alt="A matrix of two layers and eight heads. With rotary heads on Distance several heads of the first layer "
         "are costly and the second layer is cheap. On Count most heads of the first layer are costly.",
     )

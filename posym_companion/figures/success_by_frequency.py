@@ -130,25 +130,22 @@ def accuracy_by_angle(mine: Result):
 
 
 @shown
-def accuracy_by_place(task: str):
-    """Accuracy by angle and by the position of the answer, Index or Retrieval."""
+def accuracy_by_place():
+    """Accuracy of Index by angle and by the position of the answer."""
     angles = load_result("frequency_control/full")["angles"]
     figure = plots.heatmap(
-        by_place(f"{SINGLE[task]}_32").mean(0), colours="sequential", limits=(0, 1), x_label="position of the answer",
+        by_place("index_single_32").mean(0), colours="sequential", limits=(0, 1), x_label="position of the answer",
         y_label="angle θ, fast above", row_labels=[f"{angle:.2g}" for angle in angles],
         column_labels=[str(k) for k in range(32)],
     )  # fmt: skip
     figure.set_size_inches(7, 4.6)
     figure.axes[0].set_aspect("auto")
-    captions = {
-        "Index (absolute)": "Just below the bright region only the two ends survive. At its border, at 0.056 rad, the "
-        "positions beside the ends are the darkest. The two dark cells near the top are explained below.",
-        "Retrieval": "In the rows of transition the middle is slightly brighter than the ends.",
-    }
     return Picture(
         figure,
-        caption=f"{captions[task]} The map shows the accuracy of {task} at 32 positions, as a mean over seeds.",
-        alt=f"Rows of angle, columns of position: {task} is bright on its side of a boundary and dark on the other.",
+        caption="Just below the bright region only the two ends survive. At its border, at 0.056 rad, the positions "
+        "beside the ends are the darkest. The two dark cells near the top are explained below. The map shows the "
+        "accuracy of Index at 32 positions, as a mean over seeds.",
+        alt="Rows of angle, columns of position: Index is bright above a boundary and dark below it.",
     )
 
 
