@@ -464,8 +464,8 @@ def measure(
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
 
 
-def load_weights(name: str, *, folder: Path | str | None = None, device: str = "auto") -> tuple[Any, MultihopSettings]:
-    """The trained model of a result, in evaluation mode and float32, and its settings.
+def load_weights(name: str, *, folder: Path | str | None = None, device: str = "cpu") -> tuple[Any, MultihopSettings]:
+    """The trained model of a result, in evaluation mode and float32, by default on the CPU, and its settings.
 
     Raises:
         ResultError: if result or weights are missing or altered.
