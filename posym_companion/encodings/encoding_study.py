@@ -298,7 +298,7 @@ def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> di
 
 EXPERIMENT = Experiment(
     settings=full_size,
-    small={"seeds": (0,), "steps": 30, "test": 200, "ablated": 50, "pointed": 2},
+    small={"seeds": (0, 1, 2), "steps": 20, "test": 100, "ablated": 50, "pointed": 1},
     measure=measure,
     dims=DIMS,
 )

@@ -116,7 +116,7 @@ def _score(model: Any, prompts: Prompts, names: tuple[str, ...], *, progress: bo
 
 EXPERIMENT = Experiment(
     settings=full_size,
-    small={"prompts": 4, "facts": 4, "permutations": 20},
+    small={"prompts": 2, "facts": 4, "permutations": 20},
     measure=measure,
     dims=lambda setting: DIMS[setting.part],
     load=load_experiment_model,

@@ -131,7 +131,7 @@ def measure(
         arrays = train_in_browser(setting, progress=progress)
         return RunOutput(arrays=arrays, seconds=float(arrays["seconds"].sum()))
     if setting.task in HOPS:
-        model, made = multihop.load_weights(f"multihop/{setting.task}_0", device="cpu")
+        model, made = multihop.load_weights(f"multihop/{setting.task}_0")
         batch = made.make_task().sample(setting.sequences, generator=made.generator(multihop.TEST))
         arrays = ask_in_browser(
             model, made.angles, list(zip(batch.tokens, batch.answer, strict=True)), progress=progress

@@ -353,8 +353,8 @@ def full_size() -> list[MultihopSettings]:
 
 
 def small(setting: MultihopSettings) -> MultihopSettings:
-    """A size that trains in minutes, of the first seed."""
-    return MultihopSettings.small(task=setting.task)
+    """A size that trains in seconds, of the first seed."""
+    return MultihopSettings.small(task=setting.task, train=64 * 150, checkpoint_every=50)
 
 
 def small_model(name: str) -> str:
@@ -381,8 +381,8 @@ def measure(
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
 
 
-def load_weights(name: str, *, folder: Path | str | None = None, device: str = "auto") -> tuple[Any, MultihopSettings]:
-    """The trained model of a result, in evaluation mode and float32, and its settings.
+def load_weights(name: str, *, folder: Path | str | None = None, device: str = "cpu") -> tuple[Any, MultihopSettings]:
+    """The trained model of a result, in evaluation mode and float32, by default on the CPU, and its settings.
 
     Raises:
         ResultError: if result or weights are missing or altered.

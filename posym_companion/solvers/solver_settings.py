@@ -146,7 +146,7 @@ def full_size() -> list[TaskSolvers]:
 
 
 def small(setting: TaskSolvers | None = None) -> TaskSolvers:
-    """Return a run for a chapter: two seeds, few facts, under half a minute."""
+    """Return a run for a chapter: two seeds, few facts, a quarter of the steps; some seconds."""
     setting = setting or TaskSolvers()
     return replace(
         setting,

@@ -64,7 +64,7 @@ def test_the_full_size_is_the_papers():
     assert len(model.transformer.h) == 12
     assert model.lm_head.weight.data_ptr() != model.transformer.wte.weight.data_ptr()
     assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {0.1}
-    assert small(settings[1]) == MultihopSettings.small(task="letter")
+    assert small(settings[1]) == MultihopSettings.small(task="letter", train=9_600, checkpoint_every=50)
 
 
 def test_the_models_own_table_of_angles_is_kept_up_to_its_rounding():
