@@ -164,9 +164,6 @@ def test_the_triangle_has_a_head_where_its_shares_pull_it():
 
 test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: plots.heatmap([1.0, 2.0]), r"matrix must have shape \[row, column\]; got \[2\]. Reshape or reduce"),
-    (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
-    (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
-    (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
     (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
     (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
 )  # fmt: skip
