@@ -45,7 +45,6 @@ def history(runs: Runs, lean: Mapping[str, np.ndarray]) -> Picture:
             column_labels=ticks,
             ax=ax,
         )
-    plt.close(drawing)
     return Picture(
         drawing,
         caption="In Number all layers begin pale, with two nearly equal scores. Layers 1 to 3 become positional (blue) "
@@ -81,7 +80,6 @@ def becoming(runs: Runs) -> Picture:
             y_limits=(0, 1.02),
             ax=ax,
         )
-    plt.close(drawing)
     return Picture(
         drawing,
         caption="In both tasks accuracy rises before the shares of pure positional and pure symbolic heads do. Entropy "

@@ -92,6 +92,8 @@ def test_retrieval_with_rotation_fails_from_half_a_turn_on():
     assert worst(SymbolicRetrievalHead(task, beta=1e6, angle=limit * 0.99)) == 1
     assert worst(SymbolicRetrievalHead(task, beta=1e6, angle=limit * 1.01)) < 1
     assert limits.find_symbolic_beta(8, limit) == math.inf
+    least = limits.find_symbolic_beta(8, 0.2)
+    assert [worst(SymbolicRetrievalHead(task, beta=least * x, angle=0.2)) == 1 for x in (ABOVE, BELOW)] == [True, False]
 
 
 def test_planar_retrieval_on_both_sides_of_its_limit():
