@@ -268,13 +268,3 @@ def test_drawings_and_numbers_of_runs_can_be_kept(browser, tmp_path):
         assert all(float(row["lower"]) <= float(row["upper"]) for row in band)
         root = ElementTree.fromstring(kept(page, "SVG", tmp_path))
         assert len(root.findall("{*}svg")) == 6
-
-
-def test_the_slider_moves_the_angle_and_the_mark(browser, tmp_path):
-    with opened(browser, make(), tmp_path) as page:
-        before = drawing(page, "grid")
-        page.locator("input[name=turn]").press("ArrowRight")
-        assert page.locator("input[name=angle]").input_value() == "0.0929"
-        page.wait_for_function("before => document.querySelector('[data-part=grid]').innerHTML !== before", arg=before)
-        page.locator("input[name=angle]").fill("0.01")
-        assert page.locator("input[name=turn]").get_attribute("aria-valuetext") == "0.01 radians"

@@ -18,6 +18,8 @@ def test_it_is_the_share_of_pairs_that_are_in_order(heads):
     scores, chosen = heads
     pairs = [float(a > b) + 0.5 * float(a == b) for a in scores[chosen] for b in scores[~chosen]]
     assert detection(scores, chosen, draws=10).value == pytest.approx(np.mean(pairs))
+    blind = detection(np.zeros(72), chosen.ravel(), draws=10)
+    assert blind.low == blind.value == blind.high == 0.5
 
 
 def test_the_interval_covers_what_is_true():

@@ -20,22 +20,6 @@ def tiny(**options) -> TaskSolvers:
     return dataclasses.replace(setting, training=training, look_every=6, test_prompts=24, score_prompts=6)
 
 
-def test_planes_turn_again_after_a_failure_while_they_are_stopped(monkeypatch):
-    setting = tiny()
-    model, _ = task_solvers.train_ensemble(setting, device="cpu", work=None, progress=False)
-    angles, right = model.angles, task_solvers.mark_members_right
-
-    def fails_when_stopped(model, batch):
-        if model.angles is not angles:
-            raise MemoryError
-        return right(model, batch)
-
-    monkeypatch.setattr(task_solvers, "mark_members_right", fails_when_stopped)
-    with pytest.raises(MemoryError):
-        task_solvers.measure_roles(model, setting)
-    assert model.angles is angles
-
-
 @pytest.mark.parametrize("length", [17, 33])
 def test_bands_lie_where_they_say(length):
     turns = {band: band_angles(band, 8, length) * length / (2 * math.pi) for band in BANDS}

@@ -16,7 +16,6 @@ from posym_companion.theory._index_retrieval_heads import (
     list_inputs,
     list_worst_inputs,
 )
-from posym_core import cross_logits, exclusion, swap_scores
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 ABOVE, BELOW = 1.001, 0.999
@@ -137,24 +136,6 @@ def test_worst_inputs_are_the_worst():
         angle, match, recency = (torch.rand(3, generator=generator) * torch.tensor([1.2, 12.0, 30.0])).tolist()
         head = PartialInductionHead(task, angle=angle, match=match, recency=recency)
         assert (accuracy(head, inputs) == 1) == (worst(head) == 1)
-
-
-# Purity, by the core
-
-
-@pytest.mark.parametrize(("head", "positional"), [
-    (PositionalIndexHead(IndexTask(length=8, symbols=9), angle=0.4, beta=20.0), 1.0),
-    (SymbolicRetrievalHead(RetrievalTask(length=8, symbols=9), beta=5.0), 0.0),
-])  # fmt: skip
-def test_constructed_heads_are_pure(head, positional):
-    batch = head.task.sample(5, torch.Generator().manual_seed(0))
-    query, keys = head.query(batch.tokens), head.keys(batch.tokens)
-    shares = exclusion(cross_logits(query, keys, head.angles)[..., :-1, :-1])
-    assert torch.allclose(shares.positional_share, torch.full((5,), positional).double())
-    assert torch.allclose(shares.symbolic_share, torch.full((5,), 1 - positional).double())
-    scores = swap_scores(query, keys, head.angles)
-    pure = scores.positional if positional else scores.symbolic
-    assert torch.allclose(pure, torch.ones(5).double(), atol=1e-6)
 
 
 # Theorem 7: curves within its condition are counted by its judge.
