@@ -13,6 +13,7 @@ from posym_companion import solvers
 from posym_companion.encodings import spectra
 from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.witnesses import closest_symbolic
+from posym_companion.head_measurements import simulate_random_swaps
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_companion.score_statistics import divide_sums, permute_layers, student_interval
@@ -29,7 +30,6 @@ from posym_core.encodings import ENCODINGS, EncodedHeads, LayerShape, UndefinedC
 from posym_core.encodings._latent import LatentProjections
 from posym_core.encodings._mixed import MixedHeads
 from posym_core.metrics._blocks import BlockLayout
-from posym_core.metrics._contrasts import contrast_layers
 from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics._heads import Heads
 from posym_core.metrics._permutations import permute_blocks
@@ -111,7 +111,7 @@ METRICS = {
     "dirichlet_kernel": lambda to: metrics.dirichlet_kernel(to(ANGLES), 7),
     "score_pair": lambda to: metrics.score_pair(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
     "score_exchange": lambda to: metrics.score_exchange(to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))),
-    "simulate_random_swaps": lambda to: metrics.simulate_random_swaps(
+    "simulate_random_swaps": lambda to: simulate_random_swaps(
         to(ATTENTION), generator=torch.Generator().manual_seed(0)
     ),
     "classify_purity": lambda to: metrics.classify_purity(to(SCORES), to(OTHERS)),
@@ -150,13 +150,11 @@ METRICS = {
     "explained": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
     "correlate_heads": lambda to: metrics.correlate_heads(to(SCORES), to(OTHERS), draws=20),
     "mean_interval": lambda to: metrics.mean_interval(to(SCORES[:, 0, 0]), draws=20),
-    "mean_difference": lambda to: metrics.mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
     "divide_sums": lambda to: divide_sums(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0] ** 2), draws=20),
     "student_interval": lambda to: student_interval(to(SCORES)),
     "statistic_interval": lambda to: metrics.statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
-    "contrast_layers": lambda to: contrast_layers(to(SCORES), draws=20),
+    "contrast_layers": lambda to: metrics.contrast_layers(to(SCORES), draws=20),
     "permute_layers": lambda to: permute_layers(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
-    "find_local_layers": lambda to: metrics.find_local_layers(to(ANGLES.expand(4, 4))),
     "detection": lambda to: solvers.detection(
         to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20
     ),
@@ -187,7 +185,7 @@ def encoded(name):
 def in_latent_attention(to):
     torch.manual_seed(0)
     latent = to(LatentProjections(LAYER, rotated=4, rank=3).double()).requires_grad_(False)
-    return to(latent.encoding()).logits(*latent(to(INPUTS)))
+    return to(make_encoding("mla", LAYER)).logits(*latent(to(INPUTS)))
 
 
 def in_mixed_heads(to):
@@ -199,18 +197,10 @@ def in_mixed_heads(to):
     return logits, mixed.attention(logits), mixed.cross_logits(to(query[:, 0]), to(keys))
 
 
-def urpe_weights(to):
-    torch.manual_seed(0)
-    encoding = to(make_encoding("urpe", LAYER)).requires_grad_(False)
-    encoding.redraw()
-    return encoding.cross_weights(to(QUERY), to(KEYS))
-
-
 OF_ENCODINGS = {
     **{name: encoded(name) for name in ENCODINGS},
     "LatentProjections": in_latent_attention,
     "MixedHeads": in_mixed_heads,
-    "URPE.cross_weights": urpe_weights,
     "closest_symbolic": lambda to: closest_symbolic(to(ANGLES), 12),
 }
 

@@ -107,7 +107,7 @@ def test_cross_scores(data, m, kind, dtype, crowded):
     if found is None:
         assert kind == "finite"
         return
-    whole(found.positional, found.symbolic, found.plain_positional, found.plain_symbolic)
+    whole(found.positional, found.symbolic)
     for score in (found.positional, found.symbolic):
         assert -1e-9 <= float(score) <= 1 + 1e-9
     if kind == "everyday":
