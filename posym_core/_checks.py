@@ -93,8 +93,9 @@ class Checks:
             bad = (values * 0).count_nonzero()
             self(bad == 0, lambda: _describe_not_finite(name, bad, size))
             return
-        # The extremes are found in one pass, and NaN is one of them.
-        sound = torch.isfinite(torch.stack(torch.aminmax(values))).all()
+        # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
+        parts = torch.view_as_real(values.resolve_conj()) if x.is_complex() else values
+        sound = torch.isfinite(torch.stack(torch.aminmax(parts))).all()
         self(sound, lambda: _describe_not_finite(name, (~torch.isfinite(values)).sum(), size))
 
     def finite_magnitude(self, name: str, x: Tensor) -> float | Tensor:

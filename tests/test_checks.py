@@ -29,11 +29,12 @@ def test_counts_are_whole_numbers_of_any_kind(value):
         require_count("heads", value, 3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
 @pytest.mark.parametrize("bad", [math.nan, -math.inf])
-def test_numbers_are_finite_or_refused(bad):
-    x = torch.ones(3, 2)
-    require_finite("x", x)
-    x[1, 0] = bad
+def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
+    x = torch.ones(3, 2, dtype=dtype)
+    require_finite("x", x.conj())
+    (torch.view_as_real(x)[..., 1] if x.is_complex() else x)[1, 0] = bad
     with pytest.raises(ValueError, match=r"^x must be finite; 1 of its 6 entries"):
         require_finite("x", x)
 
