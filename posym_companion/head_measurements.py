@@ -5,6 +5,7 @@ Experiments differ in models, prompts and in what they ask for; these are argume
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.metrics import (
@@ -21,7 +23,7 @@ from posym_core.metrics import (
     SwapScores,
     exclusion,
     measure_block_attention,
-    simulate_random_swaps,
+    score_pair,
 )
 from posym_profile.language_models import choose_answers
 from posym_profile.prompts import Prompts
@@ -224,3 +226,21 @@ def average_defined(x: np.ndarray, axis: int = 0) -> np.ndarray:
 def gather_bands(planes: np.ndarray, gather: Callable[..., np.ndarray]) -> np.ndarray:
     """Return eight bands of planes, fast to slow: what ``gather`` makes of each along its last axis."""
     return np.stack([gather(band, axis=-1) for band in np.array_split(planes, BANDS, axis=-1)], axis=-1)
+
+
+def simulate_random_swaps(
+    attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """Draw the scores that heads with this attention would have if every swap sent it in a random direction.
+
+    Pairs and their weights, of temperature ``tau``, are the head's own; the angle after each swap is drawn uniformly
+    from [0, pi/2]. What correlation this null model shows owes nothing to being positional or symbolic.
+    """
+    wide = attention.double()
+    i, j = torch.triu_indices(wide.shape[-1], wide.shape[-1], 1)
+    first, second = wide[..., i], wide[..., j]
+    gap = (first - second).abs()
+    weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
+    after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(wide.device) * (math.pi / 2)
+    positional, symbolic = score_pair(torch.atan2(second, first), after)
+    return (weights * positional).sum(-1), (weights * symbolic).sum(-1)

@@ -9,7 +9,17 @@ import numpy as np
 import torch
 
 from posym_core._checks import convert_array, require_count, require_scores
-from posym_core.metrics import DRAWS, Estimate, Estimates, average_prompts, statistic_interval, student_margin
+from posym_core.metrics import DRAWS, Estimate, average_prompts, statistic_interval, student_margin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """Many estimates by one method; the arrays share a shape."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    method: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-import re
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,49 +16,32 @@ from torch import Tensor, nn
 Refusal = str | Callable[[], str | Exception]
 
 
-def name_caller() -> str:
-    """Return ``"swap_scores: "`` if that is the public function or class that was called from outside these packages.
-
-    Checks that many functions share begin their errors with it; it is empty where none was called, as by a command.
-    """
-    frame: FrameType | None = sys._getframe()
-    name = ""
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        parts = [part for part in frame.f_code.co_qualname.split(".") if not re.fullmatch("__.*__", part)]
-        public = parts and not any(part.startswith(("_", "<")) for part in parts)
-        if public and module.startswith("posym_") and not module.endswith(("._checks", "__main__")):
-            name = f"{'.'.join(parts)}: "
-        frame = frame.f_back
-    return name
-
-
 def require_positive(name: str, value: float) -> None:
-    """Refuse what is not a number above 0."""
+    """Raise if a number is not above 0."""
     if not value > 0:
-        raise ValueError(f"{name_caller()}{name} must be above 0; got {value}")
+        raise ValueError(f"{name} must be above 0; got {value}")
 
 
 def require_floor(name: str, value: float) -> None:
-    """Refuse what is not 0 or a positive finite number."""
+    """Raise if a number is not 0 or positive and finite."""
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{name_caller()}{name} must be 0 or a positive finite number; got {value}")
+        raise ValueError(f"{name} must be 0 or a positive finite number; got {value}")
 
 
 def require_count(name: str, value: int, least: int, reason: str = "") -> int:
-    """Return ``value`` as an int; refuse what is no integer (of Python, NumPy, a tensor) of at least ``least``."""
+    """Return ``value``, an integer of Python, NumPy or a tensor, as an int; raise if it is none or below ``least``."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
     if number is None or number < least:
         because = f" ({reason})" if reason else ""
-        raise ValueError(f"{name_caller()}{name} must be a whole number of at least {least}{because}; got {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least {least}{because}; got {value!r}")
     return number
 
 
 def require_counts(**counts: tuple[int, int]) -> None:
-    """Refuse what is no such integer: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
+    """Raise if one is no such integer: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
     for name, (value, least) in counts.items():
         require_count(name, value, least)
 
@@ -104,7 +84,7 @@ class Checks:
             raise _make_error(refusal)
 
     def finite(self, name: str, x: Tensor) -> None:
-        """Refuse NaN and infinity."""
+        """Raise if an entry is NaN or infinite."""
         size, values = x.numel(), x.detach()
         if not size:
             return
@@ -119,25 +99,15 @@ class Checks:
         self(sound, lambda: _describe_not_finite(name, (~torch.isfinite(values)).sum(), size))
 
     def finite_magnitude(self, name: str, x: Tensor) -> float | Tensor:
-        """Return the :func:`measure_magnitude` of what is finite; refuse NaN and infinity."""
+        """Return the :func:`measure_magnitude`; raise if an entry is NaN or infinite."""
         largest = measure_magnitude(x)
         # On a CPU the one number tells of all.
         if isinstance(largest, Tensor) or not largest < math.inf:
             self.finite(name, x)
         return largest
 
-    def phases(self, furthest: float | Tensor, fastest: float | Tensor) -> None:
-        """Refuse the largest positions and angles whose product has no sine."""
-        self(
-            furthest * fastest < math.inf,
-            lambda: (
-                f"positions times angles must be finite; {float(furthest):.1e} times {float(fastest):.1e} is not. Pass "
-                "smaller ones"
-            ),
-        )
-
     def room(self, what: str, most: float | Tensor, dtype: torch.dtype) -> None:
-        """Refuse numbers that may grow beyond what a dtype holds: differences of them would be NaN."""
+        """Raise if numbers may grow beyond what a dtype holds: differences of them would be NaN."""
         limit = torch.finfo(dtype).max / 16
         self(
             most <= limit,
@@ -161,7 +131,7 @@ _OPEN: ContextVar[Checks | None] = ContextVar("the outermost block of this threa
 
 def _make_error(refusal: Refusal) -> Exception:
     made = refusal if isinstance(refusal, str) else refusal()
-    return ValueError(name_caller() + made) if isinstance(made, str) else made
+    return ValueError(made) if isinstance(made, str) else made
 
 
 def _describe_not_finite(name: str, bad: Tensor, size: int) -> str:
@@ -175,26 +145,26 @@ def require(sound: Tensor | bool, refusal: Refusal) -> None:
 
 
 def require_finite(name: str, x: Tensor) -> None:
-    """Refuse NaN and infinity."""
+    """Raise if an entry is NaN or infinite."""
     with Checks() as check:
         check.finite(name, x)
 
 
 def require_floating(name: str, x: Tensor) -> None:
-    """Refuse what is not a float32 or float64 tensor."""
+    """Raise if this is no float32 or float64 tensor."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name_caller()}{name} must be a torch tensor; got {type(x).__name__}. Use torch.as_tensor")
+        raise TypeError(f"{name} must be a torch tensor; got {type(x).__name__}. Use torch.as_tensor")
     if x.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name_caller()}{name} must be float32 or float64; got {x.dtype}. Convert with {name}.float()")
+        raise TypeError(f"{name} must be float32 or float64; got {x.dtype}. Convert with {name}.float()")
 
 
 def require_same_kind(query: Tensor, keys: Tensor) -> None:
-    """Refuse queries and keys that are not of one floating dtype on one device."""
+    """Raise if queries and keys are not of one floating dtype on one device."""
     require_floating("query", query)
     require_floating("keys", keys)
     if query.dtype != keys.dtype or query.device != keys.device:
         raise ValueError(
-            f"{name_caller()}query and keys must share dtype and device; got {query.dtype} on {query.device} and "
+            f"query and keys must share dtype and device; got {query.dtype} on {query.device} and "
             f"{keys.dtype} on {keys.device}. Move one with .to(other)"
         )
 
@@ -223,7 +193,7 @@ def require_evaluation(model: nn.Module) -> None:
     if training is not None and any(map(_drops_numbers, model.modules())):
         part = f" ({training})" if training else ""
         raise ValueError(
-            f"{name_caller()}{type(model).__name__}{part} is in training mode, where dropout alters attention and "
+            f"{type(model).__name__}{part} is in training mode, where dropout alters attention and "
             "answers; call model.eval()"
         )
 
@@ -237,7 +207,7 @@ def _drops_numbers(part: nn.Module) -> bool:
 
 
 def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:
-    """Refuse token ids that have no row in the embeddings."""
+    """Raise if token ids have no row in the embeddings."""
     if not ids.numel():
         return
     known = len(embeddings.weight)  # pyright: ignore[reportArgumentType]
@@ -252,27 +222,15 @@ def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:
 
 
 def convert_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-    """Return what is on any device, with or without gradients, as an array."""
+    """Return a tensor of any device, with or without gradients, as an array."""
     return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=dtype)
 
 
-def convert_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
-    """Return what is true or false as booleans; NaN is neither."""
-    x = convert_array(x, None)
-    wrong = (x != 0) & (x != 1)
-    if wrong.any():
-        raise ValueError(
-            f"{name_caller()}{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither"
-        )
-    return x.astype(bool)
-
-
 def require_no_infinity(name: str, x: np.ndarray) -> None:
-    """Refuse infinity, but not NaN, which says that a number is undefined."""
+    """Raise if an entry is infinite; NaN says that a number is undefined."""
     if np.isinf(x).any():
         raise ValueError(
-            f"{name_caller()}{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are "
-            "infinite"
+            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
         )
 
 
@@ -280,8 +238,6 @@ def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     """Return scores of heads as an array, if they are ``[prompt, layer, head]`` with one of each and none infinite."""
     x = convert_array(x)
     if x.ndim != 3 or 0 in x.shape:
-        raise ValueError(
-            f"{name_caller()}{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}"
-        )
+        raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
     require_no_infinity(name, x)
     return x

@@ -12,7 +12,6 @@ from posym_companion.several_hops.hop_answers import answer_questions
 from posym_core import cross_logits, frequency_shares, rotate, swap_scores
 from posym_core._checks import require_count, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
-from posym_core.metrics._score_geometry import simulate_random_swaps
 from posym_core.models._classifier import EncodingModel, ModelSettings, ablate_each_head, predict_classes
 from posym_profile.language_models._answers import choose_answers
 
@@ -28,8 +27,6 @@ def test_counts_are_whole_numbers_of_any_kind(value):
         assert type(require_count("heads", whole, 3)) is int
     with pytest.raises(ValueError, match=r"^heads must be a whole number of at least 3; got "):
         require_count("heads", value, 3)
-    with pytest.raises(ValueError, match=r"^LayerShape: heads must be a whole number"):  # named by what was called
-        LayerShape(heads=0, dim=2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
@@ -49,7 +46,7 @@ def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
     (QUERY * 1e20, KEYS * 1e20, 1.0, "logits"),
 ])  # fmt: skip
 def test_heads_whose_logits_would_overflow(query, keys, scale, what):
-    message = rf"^\w+(\.\w+)?: {what} may reach .*, but torch.float32 holds .* pass smaller numbers, or float64"
+    message = rf"^{what} may reach .*, but torch.float32 holds .* pass smaller numbers, or float64"
     with pytest.raises(ValueError, match=message):
         cross_logits(query, keys, ONE, scale=scale)
     with pytest.raises(ValueError, match=message):
@@ -68,7 +65,7 @@ def test_encodings_refuse_what_is_no_number_or_too_large(name):
         encoding.logits(x * math.nan, x, **content)
     with pytest.raises(ValueError, match="key must be finite"):
         encoding.logits(x, x * math.inf, **content)
-    with pytest.raises(ValueError, match=r"^[\w.]+: logits may reach .* pass smaller numbers, or float64"):
+    with pytest.raises(ValueError, match=r"^logits may reach .* pass smaller numbers, or float64"):
         encoding.logits(x * 1e20, x * 1e20, **content)
     with pytest.raises(
         ValueError, match=r"positions must lie within 2\*\*53, where float64 counts exactly; got 1.0e\+17"
@@ -77,14 +74,6 @@ def test_encodings_refuse_what_is_no_number_or_too_large(name):
     if encoding.needs_content:
         with pytest.raises(ValueError, match="content must be finite"):
             encoding.logits(x, x, content=content["content"] * math.nan)
-
-
-def test_signed_zeros_are_zeros():
-    plus, minus = (
-        simulate_random_swaps(torch.tensor([zero, zero]), generator=torch.Generator().manual_seed(0))
-        for zero in (0.0, -0.0)
-    )
-    assert plus == minus
 
 
 def encoder():
@@ -109,7 +98,7 @@ def test_one_part_in_training_mode_is_refused_whoever_asks(make, ask):
     model, part = make()
     model.eval().get_submodule(part).train()
     assert not model.training
-    message = rf"^\w+: \w+ \({part}\) is in training mode, where dropout alters attention .*; call model.eval\(\)$"
+    message = rf"^\w+ \({part}\) is in training mode, where dropout alters attention .*; call model.eval\(\)$"
     with pytest.raises(ValueError, match=message):
         ask(model)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float
 
 from posym_companion.claims import U25, Look, above, below, claim, part, told
 from posym_companion.claims.language_model import (
@@ -24,7 +25,7 @@ from posym_companion.language_models.binding_profile import plain_settings
 from posym_companion.language_models.plane_profile import full_size
 from posym_companion.results import Result
 from posym_companion.score_statistics import permute_layers
-from posym_core.metrics import Estimate, correlate_heads, measure_behaviour_and_use, statistic_interval
+from posym_core.metrics import Estimate, average_prompts, correlate_heads, statistic_interval
 from posym_profile.language_models import PACKAGED
 
 CHAPTER = "where_and_what/frequencies"
@@ -162,6 +163,28 @@ def one_head_profile(look: Look) -> Iterator:
 
 
 # Behaviour and use over all heads
+
+
+def measure_behaviour_and_use(
+    positional: Float[np.ndarray, "prompt layer head"],
+    symbolic: Float[np.ndarray, "prompt layer head"],
+    energy: Float[np.ndarray, "layer head plane"],
+    angles: Float[np.ndarray, "layer plane"],
+) -> tuple[Float[np.ndarray, "1 layer head"], Float[np.ndarray, "1 layer head"]]:
+    """Return ``s_POS - s_SYM``, and the mean log angle weighted by the planes' energy.
+
+    Args:
+        positional: ``s_POS``.
+        symbolic: ``s_SYM``.
+        energy: planes without energy do not count, nor do unrotated ones.
+        angles: radians per position.
+    """
+    turning = angles > 0
+    log = np.log(np.where(turning, angles, 1))[:, None]
+    weight = np.where(turning[:, None], np.nan_to_num(energy), 0)
+    total = weight.sum(-1)
+    use = np.where(total > 0, (weight * log).sum(-1) / np.where(total > 0, total, 1), np.nan)
+    return average_prompts(np.asarray(positional) - symbolic), use[None]
 
 
 def load_behaviour(look: Look) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

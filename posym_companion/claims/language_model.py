@@ -20,7 +20,7 @@ from posym_companion.language_models.binding_profile import (
 from posym_companion.language_models.random_weights import DRAWS, WORDINGS, RandomWeights
 from posym_companion.language_models.random_weights import FACTS as DRAWN_FACTS
 from posym_companion.results import Result, list_results, load_result
-from posym_core.metrics import Estimate, contrast_layers, correlate_heads, find_local_layers, measure_layer_trend
+from posym_core.metrics import Estimate, contrast_layers, correlate_heads, measure_layer_trend
 from posym_profile.language_models import PACKAGED
 
 CHAPTER = "language_model/language_model"
@@ -88,6 +88,16 @@ def shift(estimate: Estimate, level: float) -> Estimate:
     """Return a number with its interval less a level."""
     value, low, high = (float(x - level) for x in (estimate.value, estimate.low, estimate.high))
     return replace(estimate, value=value, low=low, high=high)
+
+
+def find_local_layers(angles: np.ndarray) -> np.ndarray:
+    """Return the layers whose slowest plane, of ``angles[layer, plane]``, is about as fast as any layer's.
+
+    A model's global layers have slower ones. Planes that do not rotate, angle 0, do not count; a layer without any that
+    does is global.
+    """
+    slowest = np.where(angles > 0, angles, np.inf).min(1)
+    return np.flatnonzero(np.isfinite(slowest) & (slowest >= 0.5 * slowest.max(where=np.isfinite(slowest), initial=0)))
 
 
 def write_range(values: list[float]) -> str:

@@ -13,7 +13,7 @@ from posym_companion.language_models.frequency_surgery import OUTER, FrequencySu
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.results import Result
 from posym_companion.theory import compute_positional_peak, compute_symbolic_peak
-from posym_core.metrics import Estimate, mean_difference, mean_interval
+from posym_core.metrics import DRAWS, Estimate, Resample, mean_interval
 
 CHAPTER = "one_head/success_by_frequency"
 TOYS = ("one-layer attention-only toys, one or two angles a head",)
@@ -95,6 +95,13 @@ def measure_losses(result: Result, condition: str) -> np.ndarray:
     return lost[:, np.isfinite(lost).all(0)]
 
 
+def mean_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
+    """Return the mean over some prompts minus that over others, with its interval; both are drawn again each time."""
+    sample = Resample([len(first), len(second)], over="prompts of each sample", draws=DRAWS, seed=0)
+    of_first, of_second = (x[places].mean(1) for x, places in zip((first, second), sample.places, strict=True))
+    return sample.estimate(float(first.mean() - second.mean()), of_first - of_second)
+
+
 def measure_interactions(result: Result, action: str) -> dict[str, Estimate]:
     """Return what the fastest planes cost the positional task more than the symbolic one, minus that of the slowest.
 
@@ -107,8 +114,8 @@ def measure_interactions(result: Result, action: str) -> dict[str, Estimate]:
     base = result["log_probability"][list(result["conditions"]).index("none")][:2].astype(float)
     gain = base.mean(1) + np.log(result.settings["facts"])
     return {
-        "nats": mean_difference(contrast[0], contrast[1], over="prompts"),
-        "share": mean_difference(contrast[0] / gain[0], contrast[1] / gain[1], over="prompts"),
+        "nats": mean_difference(contrast[0], contrast[1]),
+        "share": mean_difference(contrast[0] / gain[0], contrast[1] / gain[1]),
     }
 
 

@@ -36,7 +36,6 @@ from posym_core.models import (
     Observer,
     TrainingSettings,
     ablate_each_head,
-    place_in_first_head,
     predict_classes,
     train,
 )
@@ -163,7 +162,7 @@ class EncodingStudy:
         changes = {name: value for name, value in list_setups()[self.setup].items() if name not in ("length", "batch")}
         sizes, task = SIZES[self.size], self.make_task()
         if changes["encoding"] == "one rope":
-            changes["encoding"] = place_in_first_head("rope", sizes["heads"])
+            changes["encoding"] = ("rope", *["nope"] * (sizes["heads"] - 1))
         return ModelSettings(vocabulary=task.vocabulary, classes=task.classes, length=task.longest, **sizes, **changes)
 
     def schedule(self) -> CosineSettings:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 
 from posym_companion.score_statistics import number_labels
-from posym_core._checks import convert_array, convert_membership
+from posym_core._checks import convert_array
 from posym_core.metrics import DRAWS, Estimate, Resample
 
 
@@ -39,6 +39,15 @@ def detection(
         sample = Resample([int(labels.max()) + 1], over="groups of heads", draws=draws, seed=seed)
         times = [sample.times()[:, labels[side]] for side in (inside, ~inside)]
     return sample.estimate(_area(first, second), _areas(first, second, *times))
+
+
+def convert_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+    """Return numbers that are true or false as booleans; NaN is neither."""
+    x = convert_array(x, None)
+    wrong = (x != 0) & (x != 1)
+    if wrong.any():
+        raise ValueError(f"{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither")
+    return x.astype(bool)
 
 
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:

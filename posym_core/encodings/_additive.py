@@ -37,15 +37,9 @@ class Absolute(Encoding):
         return inputs + self.table(positions).to(inputs.dtype)
 
     def _cross_logits(self, query, keys, at, places, inputs):
-        expected = (self.shape.heads, self.shape.width, self.shape.dim)
-        key_map = inputs.key_map
-        if key_map is None or tuple(key_map.shape) != expected:
-            given = "none" if key_map is None else f"{tuple(key_map.shape)}"
-            raise ValueError(
-                f"{type(self).__name__} reaches the keys through the key map; pass key_map of shape "
-                f"{list(expected)}, got {given}"
-            )
-        added = self.table(places).to(query.dtype) @ key_map.to(query.dtype)  # [head, position, dim]
+        if inputs.key_map is None:
+            raise ValueError(f"{type(self).__name__} reaches the keys through the layer's key map; pass key_map")
+        added = self.table(places).to(query.dtype) @ inputs.key_map.to(query.dtype)  # [head, position, dim]
         by_content = self.content_row(query, keys)
         by_position = self.content_row(query, added)
         return by_content[..., :, None] + by_position[..., None, :]
@@ -75,22 +69,17 @@ class Sinusoidal(Absolute):
 
 
 class LearnedAbsolute(Absolute):
-    """One trained vector per position, drawn from a normal distribution at first.
-
-    The ratio of ``spread`` to the embeddings' own spread decides how much of a head's initial ``C`` is position.
+    """One trained vector per position, at first drawn as ``torch.nn.Embedding`` draws them.
 
     Args:
         shape: of the layer; ``shape.length`` positions are kept.
-        spread: standard deviation of the initial entries; 1 is that of ``torch.nn.Embedding``.
     """
 
     source = "Gehring et al. (2017), Convolutional Sequence to Sequence Learning, section 3.1; Devlin et al. (2019)"
 
-    def __init__(self, shape: LayerShape, *, spread: float = 1.0):
+    def __init__(self, shape: LayerShape):
         super().__init__(shape)
-        if not 0 <= spread < float("inf"):
-            raise ValueError(f"spread must be 0 or a positive finite number; got {spread}")
-        self.vectors = nn.Parameter(spread * torch.randn(shape.length, shape.width))
+        self.vectors = nn.Parameter(torch.randn(shape.length, shape.width))
 
     def table(self, positions):
         require_whole("learned positions", positions)

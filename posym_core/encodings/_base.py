@@ -159,7 +159,11 @@ class Encoding(nn.Module):
             UndefinedCrossLogits: if no such matrix describes the encoding.
             ValueError: if shapes do not fit, something needed is missing, or an input is NaN or infinite.
         """
-        self.require_cross_logits()
+        if self.path_dependent:
+            raise UndefinedCrossLogits(
+                f"under {type(self).__name__} a logit depends on all tokens between key and query, so there is no "
+                "logit of a content at a position; look at EncodedHeads.permuted_logits"
+            )
         if query.ndim < 2:
             raise ValueError(f"query must have shape [..., head, dim]; got {tuple(query.shape)}")
         number = keys.shape[-2] if keys.ndim > 1 else 0
@@ -169,14 +173,6 @@ class Encoding(nn.Module):
         at = torch.as_tensor(float(positions[-1]) + 1 if position is None else position, dtype=torch.float64)
         require_exact("position", at)
         return self._cross_logits(query, keys, at.to(keys.device), positions, LayerInputs(content, key_map))
-
-    def require_cross_logits(self) -> None:
-        """Raise :class:`UndefinedCrossLogits` where the logit of a content at a position is no number of its own."""
-        if self.path_dependent:
-            raise UndefinedCrossLogits(
-                f"under {type(self).__name__} a logit depends on all tokens between key and query, so there is no "
-                "logit of a content at a position; look at EncodedHeads.permuted_logits"
-            )
 
     def _logits(self, query: Tensor, key: Tensor, positions: Tensor, content: Tensor | None) -> Tensor:
         return self.content_logits(query, key)
@@ -202,18 +198,12 @@ class Encoding(nn.Module):
         """Return positions in float64; refuse what does not fit."""
         shape = self.shape
         require_same_kind(query, key)
-        if query.ndim < 3 or key.ndim < 3 or query.shape[-3] != shape.heads or key.shape[-3] not in (1, shape.heads):
+        keys = ((1, tokens, shape.dim), (shape.heads, tokens, shape.dim))
+        if query.shape[-3::2] != (shape.heads, shape.dim) or key.shape[-3:] not in keys or tokens < 1:
             raise ValueError(
-                f"queries and keys must have shape [..., {shape.heads} heads, token, {shape.dim}]; got "
-                f"{tuple(query.shape)} and {tuple(key.shape)}"
+                f"queries and keys must have shape [..., {shape.heads} heads, token, {shape.dim}], with one key per "
+                f"token and at least one; got {tuple(query.shape)} and {tuple(key.shape)}"
             )
-        if query.shape[-1] != shape.dim or key.shape[-1] != shape.dim:
-            raise ValueError(
-                f"queries and keys must have the layer's {shape.dim} dimensions; got {query.shape[-1]} and "
-                f"{key.shape[-1]}"
-            )
-        if key.shape[-2] != tokens or tokens < 1:
-            raise ValueError(f"there must be one key per token and at least one; got {key.shape[-2]} for {tokens}")
         with Checks() as check:
             size, other = check.finite_magnitude("query", query), check.finite_magnitude("key", key)
             check.room("queries", size, query.dtype)
@@ -223,17 +213,13 @@ class Encoding(nn.Module):
         return check_positions(positions, tokens, query.device)
 
     def _check_content(self, content: Tensor | None, tokens: int) -> None:
-        if content is None:
+        if content is None or tuple(content.shape[-2:]) != (tokens, self.shape.width):
+            given = "none" if content is None else f"{tuple(content.shape)}"
             raise ValueError(
                 f"{type(self).__name__} draws on the layer's inputs; pass content of shape [..., {tokens}, "
-                f"{self.shape.width}]"
+                f"{self.shape.width}], got {given}"
             )
         require_floating("content", content)
-        if content.ndim < 2 or tuple(content.shape[-2:]) != (tokens, self.shape.width):
-            raise ValueError(
-                f"content must have shape [..., {tokens}, {self.shape.width}], one row per token; got "
-                f"{tuple(content.shape)}"
-            )
         require_finite("content", content)
 
 

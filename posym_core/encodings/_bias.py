@@ -43,16 +43,15 @@ class T5Bias(Biased):
         shape: of the layer. A causal one spends all buckets on keys before the query, another half on each side.
         buckets: number of buckets.
         longest: distance from which on all share the last bucket.
-        spread: standard deviation of the initial biases.
     """
 
     source = "Raffel et al. (2020), Exploring the Limits of Transfer Learning, section 2.1"
 
-    def __init__(self, shape: LayerShape, *, buckets: int = 32, longest: int = 128, spread: float = 0.02):
+    def __init__(self, shape: LayerShape, *, buckets: int = 32, longest: int = 128):
         super().__init__(shape)
         require_counts(buckets=(buckets, 4), longest=(longest, buckets))
         self.buckets, self.longest = buckets, longest
-        self.biases = nn.Parameter(spread * torch.randn(buckets, shape.heads))
+        self.biases = nn.Parameter(0.02 * torch.randn(buckets, shape.heads))
 
     def bucket(self, offset: Float[Tensor, "*pair"]) -> Int64[Tensor, "*pair"]:
         """Return the bucket of a distance."""
@@ -103,8 +102,7 @@ class DAPE(Encoding):
     rows and columns no longer add.
 
     Args:
-        shape: of the layer.
-        bias: gives ``B``; by default ALiBi.
+        shape: of the layer; ``B`` is ALiBi's.
         hidden: units of the network.
     """
 
@@ -112,10 +110,10 @@ class DAPE(Encoding):
         "Zheng et al. (2024), DAPE: Data-Adaptive Positional Encoding; with both residuals, as in the authors' code"
     )
 
-    def __init__(self, shape: LayerShape, *, bias: Biased | None = None, hidden: int = 32):
+    def __init__(self, shape: LayerShape, *, hidden: int = 32):
         super().__init__(shape)
         require_counts(hidden=(hidden, 1))
-        self.biased = make_bias(shape, ALiBi(shape) if bias is None else bias)
+        self.biased = ALiBi(shape)
         self.map = nn.Sequential(nn.Linear(2 * shape.heads, hidden), nn.LeakyReLU(), nn.Linear(hidden, shape.heads))
 
     def mix(
@@ -134,13 +132,6 @@ class DAPE(Encoding):
         columns = self.biased.bias(places - at)
         size = (keys.shape[-2], len(places))
         return self.mix(rows[..., None].expand(*rows.shape, size[1]), columns[:, None, :].expand(-1, *size))
-
-
-def make_bias(shape: LayerShape, bias: Biased) -> Biased:
-    """Return the bias; refuse one of another layer."""
-    if bias.shape != shape:
-        raise ValueError(f"bias must be made for the same layer, {shape}; got {bias.shape}")
-    return bias
 
 
 def check_slopes(shape: LayerShape, slopes: Tensor | None) -> Float[Tensor, " head"]:

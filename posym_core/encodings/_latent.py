@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from posym_core._checks import require_counts
 from posym_core.encodings._base import LayerShape
-from posym_core.encodings._rotary import DecoupledRoPE
 
 
 class LatentProjections(nn.Module):
-    """Plain queries and keys of multi-head latent attention, for :class:`DecoupledRoPE`.
+    """Plain queries and keys of multi-head latent attention, for ``DecoupledRoPE`` with as many rotated dimensions.
 
     Keys are made from a summary of ``rank`` numbers per token, normalised to unit root mean square; each head reads
     its still part from the summary, while the turned part comes from the input directly and is the same for all
@@ -31,10 +30,6 @@ class LatentProjections(nn.Module):
     def __init__(self, shape: LayerShape, *, rotated: int, rank: int):
         super().__init__()
         require_counts(rotated=(rotated, 2), rank=(rank, 1))
-        if rotated >= shape.dim or rotated % 2:
-            raise ValueError(
-                f"rotated must be an even number below the {shape.dim} dimensions of a head; got {rotated}"
-            )
         self.shape, self.rotated = shape, rotated
         still = shape.dim - rotated
 
@@ -47,21 +42,14 @@ class LatentProjections(nn.Module):
         self.still_map = initial(rank, shape.heads * still)
         self.turned_map = initial(shape.width, rotated)
 
-    def encoding(self, base: float = 10000.0) -> DecoupledRoPE:
-        """Return the encoding that goes with these queries and keys."""
-        return DecoupledRoPE(self.shape, share=self.rotated / self.shape.dim, base=base)
-
-    def summary(self, inputs: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token rank"]:
-        """Return what a cache would keep of the content."""
-        plain = inputs @ self.summary_map
-        return self.summary_gain * plain / (plain.square().mean(-1, keepdim=True) + 1e-6).sqrt()
-
     def forward(
         self, inputs: Float[Tensor, "*batch token width"]
     ) -> tuple[Float[Tensor, "*batch head token dim"], Float[Tensor, "*batch head token dim"]]:
         """Return queries and keys of all heads."""
         heads = self.shape.heads
         query = (inputs @ self.query_map).unflatten(-1, (heads, -1)).transpose(-2, -3)
-        still = (self.summary(inputs) @ self.still_map).unflatten(-1, (heads, -1)).transpose(-2, -3)
+        plain = inputs @ self.summary_map
+        summary = self.summary_gain * plain / (plain.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        still = (summary @ self.still_map).unflatten(-1, (heads, -1)).transpose(-2, -3)
         turned = (inputs @ self.turned_map)[..., None, :, :].expand(*still.shape[:-1], self.rotated)
         return query, torch.cat([still, turned], dim=-1)

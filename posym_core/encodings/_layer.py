@@ -30,13 +30,6 @@ class EncodedHeads:
     query_map: Float[Tensor, "head width dim"]
     key_map: Float[Tensor, "head width dim"]
 
-    def __post_init__(self):
-        shape = self.encoding.shape
-        expected = (shape.heads, shape.width, shape.dim)
-        for name in ("query_map", "key_map"):
-            if tuple(getattr(self, name).shape) != expected:
-                raise ValueError(f"{name} must have shape {list(expected)}; got {tuple(getattr(self, name).shape)}")
-
     def logits(self, inputs: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch head token token"]:
         """Return the logits of all tokens against all tokens."""
         embedded = self.encoding.embed(inputs)

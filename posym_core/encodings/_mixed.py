@@ -23,16 +23,11 @@ class MixedHeads(Encoding):
 
     def __init__(self, shape: LayerShape, parts: Sequence[Encoding]):
         super().__init__(shape)
-        heads = [part.shape.heads for part in parts]
-        if sum(heads) != shape.heads:
-            raise ValueError(f"the parts' heads must add up to the layer's {shape.heads}; got {heads}")
         for part in parts:
-            if (part.shape.dim, part.shape.width, part.shape.causal) != (shape.dim, shape.width, shape.causal):
-                raise ValueError(f"parts must be made for the layer {shape} but for heads; got {part.shape}")
             if type(part).embed is not Encoding.embed:
                 raise ValueError(f"{type(part).__name__} adds to the embeddings of all heads and cannot be a part")
         self.own = nn.ModuleList(parts)
-        self.heads = heads
+        self.heads = [part.shape.heads for part in parts]
         self.needs_content = any(part.needs_content for part in parts)
         self.path_dependent = any(part.path_dependent for part in parts)
         self.relative = all(part.relative for part in parts)
@@ -45,10 +40,6 @@ class MixedHeads(Encoding):
     def attention(self, logits, *, positions=None):
         parts = zip(self.parts, logits.split(self.heads, dim=-3), strict=True)
         return torch.cat([part.attention(some, positions=positions) for part, some in parts], dim=-3)
-
-    def require_cross_logits(self):
-        for part in self.parts:
-            part.require_cross_logits()
 
     def _logits(self, query, key, positions, content):
         queries, keys = query.split(self.heads, dim=-3), self._by_part(key)

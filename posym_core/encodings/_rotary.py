@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from posym_core._checks import require_finite
 from posym_core.encodings._base import Encoding, LayerShape, require_whole
-from posym_core.metrics._rope import Pairing, check_angles, join_planes, rope_angles, rotate_unchecked, split_planes
+from posym_core.metrics._rope import Pairing, fit_angles, join_planes, rope_angles, rotate_unchecked, split_planes
 
 
 class Placed(Encoding):
@@ -88,9 +89,10 @@ class RoPE(Placed):
         pairing: Pairing = "halves",
     ):
         super().__init__(shape)
-        angles = rope_angles(shape.dim, base) if angles is None else angles
+        angles = fit_angles(rope_angles(shape.dim, base) if angles is None else angles, shape.dim, pairing)
+        require_finite("angles", angles)
         self.pairing: Pairing = pairing
-        self.register_buffer("angles", check_angles(angles, shape.dim, pairing), persistent=False)
+        self.register_buffer("angles", angles, persistent=False)
         self.angles: Tensor
 
     def placed(self, x, positions, *, keys):
@@ -180,9 +182,8 @@ class DecoupledRoPE(PartialRoPE):
 class RollPE(Placed):
     """The entries of queries and keys are shifted in a circle, by one place per position.
 
-    Shifting is turning in the basis of the discrete Fourier transform: :meth:`rope_equivalent` gives the change of
-    basis and the angles ``2 pi k / dim``. One plane stands still (the mean), and positions ``dim`` apart are the same
-    position.
+    Shifting is turning in the basis of the discrete Fourier transform, by the angles ``2 pi k / dim``. One plane stands
+    still (the mean), and positions ``dim`` apart are the same position.
     """
 
     source = "van de Geijn et al. (2025), Do Traveling Waves Make Good Positional Encodings?, arXiv 2511.11668"
@@ -192,23 +193,6 @@ class RollPE(Placed):
         dim = x.shape[-1]
         index = (torch.arange(dim, device=x.device) - positions.long()[:, None]) % dim
         return x.gather(-1, index.expand(x.shape))
-
-    def rope_equivalent(self) -> tuple[Float[Tensor, "planes dim"], Float[Tensor, " plane"]]:
-        """Return the RoPE that this is.
-
-        Returns:
-            ``basis`` with orthonormal columns and ``angles``, both float64, such that ``rotate(basis @ x, b, angles)``
-            is ``basis @ (x shifted by b)`` for every whole ``b``. The mean and, for even ``dim``, the alternating sum
-            fill one dimension of a plane each; the other stays 0.
-        """
-        dim = self.shape.dim
-        frequency = torch.arange(dim // 2 + 1, dtype=torch.float64)
-        angles = 2 * math.pi * frequency / dim
-        phase = angles[:, None] * torch.arange(dim, dtype=torch.float64)
-        single = (frequency == 0) | (2 * frequency == dim)
-        length = ((2 - single.double()) / dim).sqrt()[:, None]
-        second = phase.sin().masked_fill(single[:, None], 0)  # sines of whole half turns, but for rounding
-        return torch.cat([phase.cos() * length, second * length]), angles
 
 
 class PoPE(Placed):

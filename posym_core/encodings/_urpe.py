@@ -7,26 +7,24 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits, check_positions, require_whole
-from posym_core.encodings._bias import Biased, T5Bias, make_bias
+from posym_core.encodings._bias import T5Bias
 
 
 class URPE(Encoding):
     """Attention ``softmax(A + B) o T`` with a bias ``B`` in the softmax and a trained Toeplitz ``T`` outside it.
 
     ``T`` depends on the distance and may have any sign, so weights need not be positive or add up to 1. The logits
-    ``A + B`` alone do not describe where a head attends: :meth:`cross_logits` refuses, and the matrix that remains is
-    that of the attention weights before the normaliser, :meth:`cross_weights`.
+    ``A + B`` alone do not describe where a head attends: :meth:`cross_logits` refuses.
 
     Args:
-        shape: of the layer; distances up to ``shape.length - 1`` have a factor of their own.
-        bias: gives ``B``; by default T5's.
+        shape: of the layer; distances up to ``shape.length - 1`` have a factor of their own. ``B`` is T5's.
     """
 
     source = "Luo et al. (2022), Your Transformer May Not be as Powerful as You Expect, equation 8"
 
-    def __init__(self, shape: LayerShape, *, bias: Biased | None = None):
+    def __init__(self, shape: LayerShape):
         super().__init__(shape)
-        self.biased = make_bias(shape, T5Bias(shape) if bias is None else bias)
+        self.biased = T5Bias(shape)
         self.factors = nn.Parameter(torch.ones(shape.heads, 2 * shape.length - 1))
 
     def toeplitz(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:
@@ -43,30 +41,11 @@ class URPE(Encoding):
         positions = check_positions(positions, logits.shape[-1], logits.device)
         return logits.softmax(-1) * self.toeplitz(positions - positions[:, None]).to(logits.dtype)
 
-    def require_cross_logits(self):
+    def _cross_logits(self, query, keys, at, places, inputs):
         raise UndefinedCrossLogits(
-            "URPE multiplies the softmax by a factor of the distance, so no logits describe where a head attends; look "
-            "at cross_weights, its attention weights before the normaliser"
+            "URPE multiplies the softmax by a factor of the distance, so no logits describe where a head attends; "
+            "look at its attention weights"
         )
-
-    def cross_weights(
-        self,
-        query: Float[Tensor, "*#batch head dim"],
-        keys: Float[Tensor, "*#batch keyhead content dim"],
-        *,
-        position: float | None = None,
-        positions: Tensor | None = None,
-    ) -> Float[Tensor, "*#batch head content position"]:
-        """Return the weight of every content at every position before the normaliser, ``exp(A[a] + B[b]) T[b]``.
-
-        Each query's largest exponent is subtracted first: the matrix is known up to a positive factor. Where all
-        factors are positive its logarithm is a ``C`` like any other.
-        """
-        inside = self.biased.cross_logits(query, keys, position=position, positions=positions)
-        positions = check_positions(positions, keys.shape[-2], keys.device)
-        at = float(positions[-1]) + 1 if position is None else position
-        weights = (inside - inside.amax((-2, -1), keepdim=True)).exp()
-        return weights * self.toeplitz(positions - at).to(weights.dtype)[:, None, :]
 
     def _logits(self, query, key, positions, content):
         return self.content_logits(query, key) + self.biased.bias(positions - positions[:, None]).to(query.dtype)

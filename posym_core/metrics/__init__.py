@@ -1,7 +1,6 @@
 """Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
 
 from posym_core.metrics._blocks import BlockLayout, measure_block_attention
-from posym_core.metrics._contrasts import LayerContrast, contrast_layers
 from posym_core.metrics._cube_parts import (
     AXES,
     PARTS,
@@ -34,24 +33,22 @@ from posym_core.metrics._permutations import (
     tabulate_blocks,
 )
 from posym_core.metrics._rope import Pairing, rope_angles, rotate, rotate_unchecked, split_planes
-from posym_core.metrics._score_geometry import classify_purity, score_exchange, score_pair, simulate_random_swaps
+from posym_core.metrics._score_geometry import classify_purity, score_exchange, score_pair
 from posym_core.metrics._stats import (
     DRAWS,
     Estimate,
-    Estimates,
     Resample,
     average_prompts,
     correlate_heads,
     correlate_rows,
-    mean_difference,
     mean_interval,
     statistic_interval,
     student_margin,
 )
 from posym_core.metrics._swaps import SwapScores, score_swaps, swap_scores
 from posym_core.metrics._trends import (
-    find_local_layers,
-    measure_behaviour_and_use,
+    LayerContrast,
+    contrast_layers,
     measure_layer_trend,
 )
 
@@ -62,7 +59,6 @@ __all__ = [
     "BlockLayout",
     "BlockTable",
     "Estimate",
-    "Estimates",
     "Exclusion",
     "FrequencyShares",
     "Heads",
@@ -84,14 +80,11 @@ __all__ = [
     "draw_latin_square",
     "draw_orders",
     "exclusion",
-    "find_local_layers",
     "frequency_shares",
     "frequency_use",
     "list_swap_orders",
-    "mean_difference",
     "mean_frequency",
     "mean_interval",
-    "measure_behaviour_and_use",
     "measure_block_attention",
     "measure_layer_trend",
     "measure_prompt_variance",
@@ -105,7 +98,6 @@ __all__ = [
     "score_pair",
     "score_permutations",
     "score_swaps",
-    "simulate_random_swaps",
     "split_planes",
     "split_variance",
     "statistic_interval",

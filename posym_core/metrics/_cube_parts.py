@@ -83,11 +83,8 @@ def compute_block_logits(
 
 
 def check_read(read: int | None, block_length: int) -> None:
-    """Refuse an offset that is not within a block."""
-    if read is None:
-        return
-    require_count("read", read, 0)
-    if read >= block_length:
+    """Raise if an offset is not within a block."""
+    if read is not None and require_count("read", read, 0) >= block_length:
         raise ValueError(
             f"read is the offset of a key within its block of {block_length}; got {read}. Pass 0 to {block_length - 1}"
         )

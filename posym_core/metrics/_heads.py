@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core._checks import Checks, require_positive, require_same_kind
+from posym_core._checks import Checks, require_same_kind
 from posym_core.metrics._rope import Pairing, does_broadcast, fit_angles, split_planes
 
 # Asked for the same shapes layer by layer; torch takes as long for it as for several operations.
@@ -52,10 +52,8 @@ class Heads:
         _check_visible(self.visible, (*self.batch, self.keys.shape[-2]))
         if self.sinks is not None and not does_broadcast(self.sinks.shape, self.batch):
             raise ValueError(f"sinks must broadcast to {self.batch}, one per head; got {tuple(self.sinks.shape)}")
-        if self.softcap is not None:
-            require_positive("softcap", self.softcap)
-            if self.softcap == math.inf:
-                raise ValueError("softcap must be finite; got inf. Pass None for no cap")
+        if self.softcap is not None and not 0 < self.softcap < math.inf:
+            raise ValueError(f"softcap must be a positive finite number, or None for no cap; got {self.softcap}")
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -165,13 +163,7 @@ def check_shapes(query: Tensor, keys: Tensor) -> None:
         )
     if keys.shape[-2] == 0:
         raise ValueError("keys must hold at least one key; got 0")
-    try:
-        _broadcast_shapes(query.shape[:-1], keys.shape[:-2])
-    except RuntimeError:
-        raise ValueError(
-            f"leading dimensions must broadcast; query has {tuple(query.shape[:-1])}, keys have "
-            f"{tuple(keys.shape[:-2])}. Add dimensions of 1 where they should be shared"
-        ) from None
+    _broadcast_shapes(query.shape[:-1], keys.shape[:-2])
 
 
 def check_numbers(
@@ -181,7 +173,8 @@ def check_numbers(
     with Checks() as check:
         size, other = check.finite_magnitude("query", query), check.finite_magnitude("keys", keys)
         check(math.isfinite(scale), "scale must be finite; 1 of its 1 entries are NaN or infinite")
-        check.phases(float(keys.shape[-2]), check.finite_magnitude("angles", angles))
+        fastest = check.finite_magnitude("angles", angles)
+        check.room("positions times angles", keys.shape[-2] * fastest, torch.float64)
         check.room("the scaled query", size * max(1.0, abs(scale)), dtype)
         check.room("scale", abs(scale), dtype)  # 0 times what a dtype takes for infinity is NaN
         check.room("keys", other, dtype)

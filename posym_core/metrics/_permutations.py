@@ -27,12 +27,12 @@ from posym_core._checks import (
     require,
     require_count,
     require_counts,
-    require_finite,
     require_floating,
     require_floor,
     require_positive,
 )
-from posym_core.metrics._blocks import HIDDEN, LARGEST_LOG, BlockLayout, MovedBlocks, measure_block_attention
+from posym_core.metrics._blocks import LARGEST_LOG, BlockLayout, measure_block_attention
+from posym_core.metrics._cube_parts import compute_block_logits
 from posym_core.metrics._heads import Heads
 
 
@@ -78,14 +78,10 @@ class PermutationScores:
     Attributes:
         positional: cosine with the attention before, averaged with weights ``softmax(gap / tau)``.
         symbolic: cosine with that attention carried along by the contents, averaged in the same way.
-        plain_positional: the same with all permutations counting alike, the limit of large ``tau``.
-        plain_symbolic: likewise.
     """
 
     positional: Tensor
     symbolic: Tensor
-    plain_positional: Tensor
-    plain_symbolic: Tensor
 
 
 def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
@@ -99,14 +95,10 @@ def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
     >>> tabulate_blocks(heads, BlockLayout()).attention(torch.tensor([[2, 0, 1]]))
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
-    swaps = swaps.fit(heads.keys.shape[-2])
-    heads.check_values(torch.float64)
-    groups = heads.group_queries(torch.float64)
-    attention, every = measure_block_attention(groups, swaps), slice(0, swaps.number)
-    logits = MovedBlocks(groups, swaps).visible_logits(every, every)
-    logs = logits.logsumexp(-2) - attention.log_z[..., None, None]
-    logs = heads.ungroup(logs.masked_fill(logs < HIDDEN / 2, -math.inf))
-    return BlockTable(logs=logs, log_outside=heads.ungroup(attention.log_outside), block_length=swaps.block_length)
+    logits = compute_block_logits(heads, swaps)
+    attention = measure_block_attention(heads.group_queries(torch.float64), swaps.fit(heads.keys.shape[-2]))
+    log_z, log_outside = heads.ungroup(attention.log_z), heads.ungroup(attention.log_outside)
+    return BlockTable(logs=logits - log_z[..., None, None], log_outside=log_outside, block_length=swaps.block_length)
 
 
 def score_permutations(
@@ -153,13 +145,8 @@ def score_permutations(
     after = after.double() * moved
     gap = (stayed - followed).norm(dim=-1) / math.sqrt(2)
     weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
-    along, across = _cosine(after, stayed, eps), _cosine(after, followed, eps)
-    return PermutationScores(
-        positional=(weights * along).sum(-1),
-        symbolic=(weights * across).sum(-1),
-        plain_positional=along.mean(-1),
-        plain_symbolic=across.mean(-1),
-    )
+    along, across = ((weights * _cosine(after, x, eps)).sum(-1) for x in (stayed, followed))
+    return PermutationScores(positional=along, symbolic=across)
 
 
 def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
@@ -205,9 +192,9 @@ def permute_blocks(
 
 def _cosine(x: Tensor, y: Tensor, eps: float) -> Tensor:
     """Return the cosine along the last dimension with floored norms; 0 where one vanishes."""
-    tiny = torch.finfo(torch.float64).tiny
-    x_norm, y_norm = x.norm(dim=-1, keepdim=True), y.norm(dim=-1, keepdim=True)
-    return ((x / x_norm.clamp_min(max(eps, tiny))) * (y / y_norm.clamp_min(max(eps, tiny)))).sum(-1)
+    floor = max(eps, torch.finfo(torch.float64).tiny)
+    x, y = (z / z.norm(dim=-1, keepdim=True).clamp_min(floor) for z in (x, y))
+    return (x * y).sum(-1)
 
 
 def _check_orders(orders: Tensor, blocks: int) -> Tensor:
@@ -247,38 +234,19 @@ def score_cross_logits(
     >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
     (1.0, 0.0135)
     """
-    with Checks():
-        table = _tabulate_cross_logits(C, outside)
-        orders = list_swap_orders(C.shape[-1])
-        return score_permutations(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
-
-
-def _tabulate_cross_logits(
-    C: Float[Tensor, "*batch content position"], outside: Float[Tensor, "*batch other"] | None
-) -> BlockTable:
-    """Return what permutations of single keys can do to the attention of heads with these cross-logits."""
     require_floating("C", C)
     if C.ndim < 2 or C.shape[-1] != C.shape[-2] or C.shape[-1] < 2:
         raise ValueError(
             f"C must have shape [..., content, position] with as many contents as positions, at least two; got "
             f"{tuple(C.shape)}"
         )
-    require_finite("C", C)
-    wide = C.double()
-    unmoved = wide.diagonal(dim1=-2, dim2=-1)
-    if outside is not None:
-        require_floating("outside", outside)
-        if outside.shape[:-1] != C.shape[:-2] or outside.ndim != C.ndim - 1:
-            heads = ", ".join(map(str, (*C.shape[:-2], "other")))
-            raise ValueError(
-                f"outside must have shape [..., other] with the leading dimensions of C, here [{heads}]; got "
-                f"{tuple(outside.shape)}. Repeat by outside.expand what all heads share"
-            )
-    others = unmoved[..., :0] if outside is None else outside.double()
-    require_finite("outside", others)
-    log_z = torch.cat([unmoved, others], dim=-1).logsumexp(-1)
-    return BlockTable(
-        logs=wide - log_z[..., None, None],
-        log_outside=(others - log_z[..., None]).logsumexp(-1),
-        block_length=1,
-    )
+    with Checks() as check:
+        check.finite("C", C)
+        unmoved = C.double().diagonal(dim1=-2, dim2=-1)
+        others = unmoved[..., :0] if outside is None else outside.double()
+        check.finite("outside", others)
+        log_z = torch.cat([unmoved, others], dim=-1).logsumexp(-1, keepdim=True)
+        logs, log_outside = C.double() - log_z[..., None], (others - log_z).logsumexp(-1)
+        table = BlockTable(logs=logs, log_outside=log_outside, block_length=1)
+        orders = list_swap_orders(C.shape[-1])
+        return score_permutations(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)

@@ -76,15 +76,8 @@ def rotate(
         check.finite("angles", angles)
         furthest = check.finite_magnitude("positions", positions)
         check.room("the turned x", check.finite_magnitude("x", x), x.dtype)
-        check.phases(furthest, measure_magnitude(angles))
-    try:
-        positions = positions.expand(x.shape[:-1])
-    except RuntimeError:
-        raise ValueError(
-            f"positions of shape {tuple(positions.shape)} do not broadcast to x without its last dimension, "
-            f"{tuple(x.shape[:-1])}; pass one position per vector"
-        ) from None
-    return rotate_unchecked(x, positions, angles.to(x.device), pairing)
+        check.room("positions times angles", furthest * measure_magnitude(angles), torch.float64)
+    return rotate_unchecked(x, positions.expand(x.shape[:-1]), angles.to(x.device), pairing)
 
 
 def rotate_unchecked(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
@@ -134,13 +127,6 @@ def multiply_planes(
         query_first * key_first + query_second * key_second,
         query_first * key_second - query_second * key_first,
     )
-
-
-def check_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plane"]:
-    """Return finite ``angles`` in float64, or refuse what does not fit heads of ``dim`` dimensions."""
-    angles = fit_angles(angles, dim, pairing)
-    require_finite("angles", angles)
-    return angles
 
 
 def fit_angles(angles: Tensor, dim: int, pairing: str, heads: tuple[int, ...] = ()) -> Float[Tensor, "*head plane"]:

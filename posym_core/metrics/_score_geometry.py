@@ -1,4 +1,4 @@
-"""Where in the positional-symbolic plane a head can lie at all, and where it would lie by chance.
+"""Where in the positional-symbolic plane a head can lie at all.
 
 For one pair of blocks write the attention before the swap as ``(cos p, sin p)`` up to its size, and after it as
 ``(cos q, sin q)``, with both angles in the first quadrant because attention is positive. With ``x = p - pi/4`` and
@@ -7,8 +7,7 @@ For one pair of blocks write the attention before the swap as ``(cos p, sin p)``
     s_POS + s_SYM = 2 cos(x) cos(y) >= 1:
 
 no head can score low on both, and averaging over pairs keeps that. (Only the floor ``eps`` can lead below.) A negative
-correlation over heads is therefore partly geometry; :func:`simulate_random_swaps` says how much of it. This project's
-own.
+correlation over heads is therefore partly geometry. This project's own.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ import math
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-
-from posym_core._checks import Checks, require, require_floating, require_positive
 
 
 def score_pair(
@@ -45,7 +42,11 @@ def score_exchange(
         second: place of the other; where both are one place nothing is exchanged, and both scores are 1.
     """
     for name, x in (("first", first), ("second", second)):
-        _require_places(name, x, C)
+        if x.shape != C.shape[:-2]:
+            raise ValueError(
+                f"{name} must be one place for each {tuple(C.shape[:-2])} of C's heads; got shape {tuple(x.shape)}. "
+                f"Repeat by {name}.expand a place that all share"
+            )
 
     def ratio(this: Tensor, other: Tensor, at: Tensor, at_other: Tensor) -> Tensor:
         index = [x[..., None, None].expand(*x.shape, 1, C.shape[-1]) for x in (this, other)]
@@ -55,63 +56,6 @@ def score_exchange(
     before, after = ratio(first, second, first, second), ratio(second, first, first, second)
     one = torch.ones((), dtype=torch.float64, device=C.device)
     return score_pair(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
-
-
-def _require_places(name: str, x: Tensor, C: Tensor) -> None:
-    """Refuse what is not one place of a key for each of the heads."""
-    if x.dtype != torch.int64 or x.shape != C.shape[:-2]:
-        raise ValueError(
-            f"{name} must be int64, one place for each {tuple(C.shape[:-2])} of C's heads; got {x.dtype} of shape "
-            f"{tuple(x.shape)}. Repeat by {name}.expand a place that all share"
-        )
-    if not x.numel():
-        return
-    low, high = torch.aminmax(x)
-    require(
-        (low >= 0) & (high < C.shape[-1]),
-        lambda: (
-            f"{name} must be places from 0 to {C.shape[-1] - 1}, of the keys of C; got "
-            f"{int(low) if low < 0 else int(high)}. Count places from 0"
-        ),
-    )
-
-
-def simulate_random_swaps(
-    attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
-) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Draw the scores that heads with this attention would have if every swap sent it in a random direction.
-
-    Pairs and their weights are the head's own; the angle after each swap is drawn uniformly from [0, pi/2]. What
-    correlation this null model shows owes nothing to being positional or symbolic.
-
-    Args:
-        attention: mean attention to each block before any swap, as :func:`posym_core.swap_scores` gives it.
-        tau: temperature of the weights over pairs.
-        generator: source of the angles, on the CPU.
-
-    Returns:
-        ``(s_POS, s_SYM)``, float64, on the attention's device.
-    """
-    require_floating("attention", attention)
-    require_positive("tau", tau)
-    if attention.ndim < 1 or attention.shape[-1] < 2:
-        raise ValueError(
-            f"attention must have shape [..., block] with at least two blocks; got {tuple(attention.shape)}"
-        )
-    with Checks() as check:
-        check.finite("attention", attention)
-        check(
-            (attention >= 0).all(),
-            lambda: f"attention must not be negative; its least entry is {float(attention.min())}",
-        )
-    wide = attention.double().abs()  # -0.0 would count as a direction of its own
-    i, j = torch.triu_indices(wide.shape[-1], wide.shape[-1], 1)
-    first, second = wide[..., i], wide[..., j]
-    gap = (first - second).abs()
-    weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
-    after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(wide.device) * (math.pi / 2)
-    positional, symbolic = score_pair(torch.atan2(second, first), after)
-    return (weights * positional).sum(-1), (weights * symbolic).sum(-1)
 
 
 def classify_purity(

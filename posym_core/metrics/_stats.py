@@ -32,20 +32,6 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:z.2f} [{self.low:z.2f}, {self.high:z.2f}]"
 
-    def excludes(self, number: float) -> bool:
-        """Return whether ``number`` lies outside the interval; bounds that are NaN exclude nothing."""
-        return number < self.low or number > self.high
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimates:
-    """Many estimates by one method; the arrays share a shape."""
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    method: str = ""
-
 
 def correlate_heads(
     first: torch.Tensor | np.ndarray,
@@ -98,24 +84,6 @@ def mean_interval(
     x = _values("values", values)
     sample = Resample([x.size], over=over, draws=draws, seed=seed)
     return sample.estimate(float(np.nanmean(x)), _row_means(x[sample.places[0]]))
-
-
-def mean_difference(
-    first: torch.Tensor | np.ndarray,
-    second: torch.Tensor | np.ndarray,
-    *,
-    over: str = "values",
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Estimate:
-    """Return the mean of ``first`` minus that of ``second``, two independent samples, with its bootstrap interval.
-
-    Takes what :func:`mean_interval` takes, twice; both samples are drawn anew each time.
-    """
-    x, y = _values("first", first), _values("second", second)
-    sample = Resample([x.size, y.size], over=f"{over} of each sample", draws=draws, seed=seed)
-    many_x, many_y = (_row_means(values[places]) for values, places in zip((x, y), sample.places, strict=True))
-    return sample.estimate(float(np.nanmean(x) - np.nanmean(y)), many_x - many_y)
 
 
 def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:

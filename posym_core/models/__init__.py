@@ -5,18 +5,21 @@ from posym_core.models._classifier import (
     ClassLoss,
     EncodingModel,
     ablate_each_head,
-    place_in_first_head,
     predict_classes,
 )
 from posym_core.models._decoders import DecoderEnsemble, rotate_neighbours
 from posym_core.models._ensembles import make_generators, sample_streams, stack_streams
-from posym_core.models._head_edits import LayerHead, replace_heads
-from posym_core.models._layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
+from posym_core.models._layers import (
+    Layer,
+    LayerAttention,
+    LayerHead,
+    ModelSettings,
+    replace_heads,
+)
 from posym_core.models._toys import ToyEnsemble
 from posym_core.models._training import CosineSettings, LinearSettings, Observer, TrainingSettings, train
 
 __all__ = [
-    "Attention",
     "ClassLoss",
     "CosineSettings",
     "DecoderEnsemble",
@@ -31,9 +34,7 @@ __all__ = [
     "ToyEnsemble",
     "TrainingSettings",
     "ablate_each_head",
-    "draw_weights",
     "make_generators",
-    "place_in_first_head",
     "predict_classes",
     "replace_heads",
     "rotate_neighbours",

@@ -3,14 +3,14 @@
 Made for the comparison of Gu et al., *Deconstructing Positional Information* (2026). Their released models differ in
 more than the encoding; here every such difference is a setting of its own, so that it can be held equal or turned on:
 what else is added to the embeddings, whether attention and pooling leave out padding, whether attention looks ahead,
-the activation and the pooling.
+and the activation.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -20,22 +20,19 @@ from torch import Tensor, nn
 from posym_core._checks import require_evaluation
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings._additive import Absolute
-from posym_core.models._head_edits import Edit, replace_heads
-from posym_core.models._layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
-from posym_core.models._training import SeededLoss
+from posym_core.models._layers import (
+    Attention,
+    Edit,
+    Layer,
+    LayerAttention,
+    ModelSettings,
+    draw_weights,
+    replace_heads,
+)
 from posym_core.tasks._sentences import SentenceBatch
 
 Ablation = Literal["zero", "mean"]
 """What takes a head's place."""
-
-
-def place_in_first_head(name: str, heads: int, rest: str = "nope") -> tuple[str, ...]:
-    """Return names for a layer whose first head alone has this encoding.
-
-    >>> place_in_first_head("rope", 3)
-    ('rope', 'nope', 'nope')
-    """
-    return (name, *[rest] * (heads - 1))
 
 
 class EncodingModel(nn.Module):
@@ -64,11 +61,7 @@ class EncodingModel(nn.Module):
 
     def _absolute(self) -> Sequence[Encoding]:
         names = [self.settings.encoding, self.settings.added]
-        made = [
-            make_encoding(name, self.settings.shape(), **self.settings.options.get(name, {}))
-            for name in names
-            if isinstance(name, str)
-        ]
+        made = [make_encoding(name, self.settings.shape()) for name in names if isinstance(name, str)]
         if self.settings.added is not None and not isinstance(made[-1], Absolute):
             raise ValueError(f"only absolute encodings can be added to embeddings; got added={self.settings.added!r}")
         return [encoding for encoding in made if isinstance(encoding, Absolute)]
@@ -117,9 +110,6 @@ class EncodingModel(nn.Module):
             stream = layer(stream, hidden, None if edit is None else functools.partial(edit, number))
         stream = self.norm(stream)
         weight = torch.ones_like(tokens, dtype=stream.dtype) if hidden is None else (~hidden).to(stream.dtype)
-        if self.settings.pooling == "last":
-            last = weight.shape[1] - 1 - weight.flip(1).argmax(1)
-            return self.read(stream[torch.arange(len(stream), device=stream.device), last])
         return self.read((stream * weight[..., None]).sum(1) / weight.sum(1, keepdim=True))
 
     def _layers(self, tokens: Tensor) -> Iterator[tuple[Attention, Tensor, Tensor | None]]:
@@ -144,8 +134,22 @@ class EncodingModel(nn.Module):
         return torch.stack([x[counts].mean(0) for x in reads])
 
 
-class ClassLoss(SeededLoss):
-    """Cross-entropy of the answers, for batches ``(sentences, seed)``."""
+class ClassLoss(nn.Module):
+    """Cross-entropy of the answers, for batches ``(sentences, seed)``: what :func:`train` takes.
+
+    Dropout takes chance from torch's global generator. Seeding that at every step with a number that the data's
+    generator draws makes the latter the only source of chance, so a resumed run repeats a broken one.
+    """
+
+    def __init__(self, model: EncodingModel):
+        super().__init__()
+        self.model = model
+
+    def prepare(self, batch: tuple[SentenceBatch, int]) -> SentenceBatch:
+        """Plant a batch's seed and return the sentences."""
+        sentences, seed = batch
+        torch.manual_seed(seed)
+        return sentences
 
     def losses(self, sentences: SentenceBatch) -> Float[Tensor, ""]:
         return nn.functional.cross_entropy(self.model(sentences.tokens), sentences.answer)
@@ -163,11 +167,6 @@ def predict_classes(
     require_evaluation(model)
     device = model.embedding.weight.device
     return torch.cat([model(part.to(device), edit).argmax(-1).cpu() for part in batch.tokens.split(batch_size)])
-
-
-def mark_right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) -> Bool[Tensor, " sentence"]:
-    """Return which sentences get the right class; takes what :func:`predict_classes` takes."""
-    return predict_classes(model, batch, **options) == batch.answer.cpu()
 
 
 def ablate_each_head(
@@ -190,7 +189,8 @@ def ablate_each_head(
     instead = model.mean_reads(batch.tokens.to(device)) if by == "mean" else torch.zeros(layers, heads, width // heads)
 
     def accuracy(edit: Edit | None) -> float:
-        return float(mark_right_classes(model, batch, edit=edit, batch_size=batch_size).double().mean())
+        right = predict_classes(model, batch, edit=edit, batch_size=batch_size) == batch.answer.cpu()
+        return float(right.double().mean())
 
     accuracies = torch.zeros(instead.shape[:2], dtype=torch.float64)
     for place in np.ndindex(*accuracies.shape):

@@ -17,7 +17,7 @@ from torch.nn import functional
 from posym_core._checks import require_counts
 from posym_core.metrics._rope import join_planes, split_planes
 from posym_core.models._ensembles import Ensemble
-from posym_core.models._head_edits import Edit
+from posym_core.models._layers import Edit
 from posym_core.tasks._facts import FactsTask
 
 
@@ -33,7 +33,6 @@ class DecoderEnsemble(Ensemble):
     """
 
     shape = ("variant", "layer", "plane")
-    example = "One model with the same angles in two layers is angles.expand(1, 2, -1)"
 
     def __init__(
         self, task: FactsTask, angles: Float[Tensor, "variant layer plane"], *, seeds: Sequence[int], heads: int = 4

@@ -25,24 +25,20 @@ class Ensemble(nn.Module):
 
     Args:
         task: decides vocabulary and answers.
-        angles: radians per position, as :attr:`correlate_shape` says; 0 is a plane without rotation.
+        angles: radians per position, as :attr:`shape` says; 0 is a plane without rotation.
         seeds: one per group of members; decides initial weights.
         sizes: what else :meth:`member` makes a member from.
     """
 
     shape: ClassVar[tuple[str, ...]]
     """Names of the angles' dimensions."""
-    example: ClassVar[str]
-    """How to give the angles of one model, for who passes another shape."""
     angles: Tensor
 
     def __init__(self, task: Any, angles: Tensor, *, seeds: Sequence[int], **sizes: int):
         super().__init__()
         angles = torch.as_tensor(angles).to(torch.float64)
         if angles.ndim != len(self.shape) or not angles.numel():
-            raise ValueError(
-                f"angles must have shape [{', '.join(self.shape)}]; got {tuple(angles.shape)}. {self.example}"
-            )
+            raise ValueError(f"angles must have shape [{', '.join(self.shape)}]; got {tuple(angles.shape)}")
         require_finite("angles", angles)
         if not len(seeds):
             raise ValueError("at least one seed is needed; got none. Pass seeds=(0,)")

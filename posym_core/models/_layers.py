@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,7 +24,10 @@ from posym_core.encodings._mixed import MixedHeads
 from posym_core.encodings._rotary import DecoupledRoPE
 
 Activation = Literal["gelu", "relu"]
-Pooling = Literal["mean", "last"]
+LayerHead = tuple[int, int]
+# From a layer's number and what its heads hand on, [..., head, token, dim], to what goes on. Hugging Face decoders take
+# none: there the same is done by posym_profile.ablate_heads.
+Edit = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,6 @@ class ModelSettings:
         vocabulary: number of different tokens.
         classes: number of answers.
         encoding: name of every head's encoding, or one name per head, the same in all layers.
-        options: of encodings, by name.
         added: name of an absolute encoding that is added to the embeddings as well, or ``None``.
         layers: number of layers.
         width: of the residual stream.
@@ -46,14 +48,12 @@ class ModelSettings:
         dropout: of embeddings, attention weights and what layers add.
         causal: whether tokens see only what stands before them.
         mask_padding: whether attention and pooling leave out padding.
-        pooling: read the mean over tokens, or the last token.
         activation: of the networks.
     """
 
     vocabulary: int
     classes: int
     encoding: str | tuple[str, ...] = "rope"
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     added: str | None = None
     layers: int = 6
     width: int = 256
@@ -64,7 +64,6 @@ class ModelSettings:
     dropout: float = 0.1
     causal: bool = False
     mask_padding: bool = True
-    pooling: Pooling = "mean"
     activation: Activation = "gelu"
 
     def __post_init__(self):
@@ -74,11 +73,8 @@ class ModelSettings:
             raise ValueError(f"{self.heads} heads must share width={self.width} equally; pass a multiple")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1); got {self.dropout}")
-        if self.pooling not in get_args(Pooling) or self.activation not in get_args(Activation):
-            raise ValueError(
-                f"pooling must be one of {get_args(Pooling)} and activation one of {get_args(Activation)}; got "
-                f"{self.pooling!r} and {self.activation!r}"
-            )
+        if self.activation not in get_args(Activation):
+            raise ValueError(f"activation must be one of {get_args(Activation)}; got {self.activation!r}")
         if not isinstance(self.encoding, str) and len(self.encoding) != self.heads:
             raise ValueError(f"encoding must be one name or one per head, {self.heads}; got {len(self.encoding)}")
 
@@ -96,7 +92,7 @@ class ModelSettings:
         """Make an encoding for one layer, which leaves out what absolute ones add."""
 
         def make(name: str, heads: int) -> Encoding:
-            encoding = make_encoding(name, self.shape(heads), **self.options.get(name, {}))
+            encoding = make_encoding(name, self.shape(heads))
             return NoPE(encoding.shape) if isinstance(encoding, Absolute) else encoding
 
         if isinstance(self.encoding, str):
@@ -190,11 +186,10 @@ class Layer(nn.Module):
         return stream + self.dropout(self.network(self.network_norm(stream)))
 
 
-def draw_weights(model: nn.Module, embedding: Tensor, seed: int, *, projections: float = 1.0) -> None:
+def draw_weights(model: nn.Module, embedding: Tensor, seed: int) -> None:
     """Draw what is not the encodings' own, every weight from a stream that its name and the seed decide.
 
-    ``embedding`` is drawn with spread 1, maps with one over the root of their inputs, those to queries and keys times
-    ``projections``; biases are 0, and norms stay.
+    ``embedding`` is drawn with spread 1, maps with one over the root of their inputs; biases are 0, and norms stay.
     """
     of_encodings = {
         id(p) for m in model.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()
@@ -205,8 +200,23 @@ def draw_weights(model: nn.Module, embedding: Tensor, seed: int, *, projections:
         # 32 bits: on the CPU torch takes no more of a seed.
         generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
         spread = 1.0 if parameter is embedding else parameter.shape[-1] ** -0.5
-        if "projections" in name:
-            spread *= projections
         if parameter.ndim == 1:
             spread = 0.0
         parameter.data = spread * torch.randn(parameter.shape, generator=generator)
+
+
+def replace_heads(new: Mapping[LayerHead, Float[Tensor, "*rows dim"]]) -> Edit:
+    """Return an edit that lets some heads hand on something else.
+
+    Args:
+        new: by layer and head, from 0: ``[dim]``, ``[token, dim]``, or with the dimensions before the heads'.
+    """
+
+    def edit(layer: int, output: Tensor) -> Tensor:
+        output = output.clone()
+        for (edited, head), x in new.items():
+            if edited == layer:
+                output[..., head, :, :] = x.to(output)
+        return output
+
+    return edit

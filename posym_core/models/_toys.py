@@ -42,7 +42,6 @@ class ToyEnsemble(Ensemble):
     """
 
     shape = ("variant", "plane")
-    example = "One model with one angle is torch.tensor([[angle]])"
     token_parts: Tensor
 
     def __init__(self, task: Task, angles: Float[Tensor, "variant plane"], *, seeds: Sequence[int], width: int = 64):

@@ -141,7 +141,7 @@ def train(
     path = Path(checkpoint) if checkpoint is not None else None
     if path is not None and path.is_file():
         restore(path, described, parameters, optimizer, generators, state)
-        if hasattr(observe, "restore"):
+        if observe is not None and hasattr(observe, "restore"):
             observe.restore(state.observations)
     elif observe is not None:
         state.observe(observe(0, model))
@@ -195,22 +195,3 @@ def _check_leading(parameters: Mapping[str, Tensor], members: torch.Size) -> Non
                 f"losses have shape {tuple(members)}, one per member, so every parameter must lead with it; "
                 f"{name} has shape {tuple(parameter.shape)}"
             )
-
-
-class SeededLoss(nn.Module):
-    """A model's loss with dropout drawn from the batch's own seed: what :func:`train` takes.
-
-    Dropout takes chance from torch's global generator. Seeding that at every step with a number that the data's
-    generator draws makes the latter the only source of chance, so a resumed run repeats a broken one. Subclasses give
-    ``losses``.
-    """
-
-    def __init__(self, model: Any):
-        super().__init__()
-        self.model = model
-
-    def prepare(self, batch: tuple[Any, int]) -> Any:
-        """Plant a batch's seed and return the rest."""
-        data, seed = batch
-        torch.manual_seed(seed)
-        return data

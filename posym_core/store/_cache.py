@@ -71,9 +71,8 @@ def cache_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None
             for path in work.iterdir():
                 path.chmod(0o644)
             files = {path.name: {"sha256": sha256(path)} for path in sorted(work.iterdir())}
-            (work / MANIFEST).write_text(
-                json.dumps({"key": dict(key), "files": files}, indent=1) + "\n", encoding="utf-8"
-            )
+            manifest = json.dumps({"key": dict(key), "files": files}, indent=1) + "\n"
+            (work / MANIFEST).write_text(manifest, encoding="utf-8")
             shutil.rmtree(folder, ignore_errors=True)
             work.rename(folder)
         finally:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import hashlib
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +26,10 @@ def code_version() -> dict[str, str]:
     Raises:
         ImportError: if the package is not installed, so that it has no version.
     """
-    digest = hashlib.sha256()
-    for package in PACKAGES:
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            continue
-        root = Path(spec.origin).parent
-        for path in sorted(root.rglob("*.py")):
-            digest.update(path.relative_to(root.parent).as_posix().encode())
-            digest.update(strip_code(path.read_text("utf-8")).encode())
+    digest, root = hashlib.sha256(), Path(__file__).resolve().parents[2]
+    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return {"code_version": version("posym-core"), "code_digest": digest.hexdigest()}
-
-
-@functools.cache
-def strip_code(source: str) -> str:
-    """Return source without comments, layout and docstrings, so that mending them makes no other code."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [line for line in node.body if not _is_text(line)]
-    return ast.dump(tree)
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def list_library_versions() -> dict[str, str]:

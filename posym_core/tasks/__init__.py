@@ -5,7 +5,6 @@ from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, R
 from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask
 from posym_core.tasks._number_letter_programs import (
     apply_index,
-    apply_reflexive,
     apply_retrieval,
     find_index_targets,
     find_retrieval_targets,
@@ -35,7 +34,6 @@ __all__ = [
     "Task",
     "TaskBatch",
     "apply_index",
-    "apply_reflexive",
     "apply_retrieval",
     "find_index_targets",
     "find_retrieval_targets",

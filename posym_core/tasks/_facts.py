@@ -58,7 +58,7 @@ class FactsTask:
     Token ids: four marks, then names, attributes and ordinals.
 
     Attributes:
-        facts: facts of a prompt, 2 to 64.
+        facts: facts of a prompt, at least 2.
         words: tokens of a fact, 2 to 4.
         names: different names, at least ``facts``.
         attributes: different attributes.
@@ -79,8 +79,6 @@ class FactsTask:
     def __post_init__(self):
         require_count("facts", self.facts, 2, "one fact leaves nothing to choose")
         require_count("attributes", self.attributes, 2, "one attribute leaves nothing to tell apart")
-        if self.facts > 64:
-            raise ValueError(f"facts must be at most 64; got {self.facts}")
         if self.words not in (2, 3, 4):
             raise ValueError(f"a fact has 2, 3 or 4 words: name (verb) attribute (stop); got words={self.words}")
         if self.names < self.facts:

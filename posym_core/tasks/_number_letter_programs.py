@@ -35,24 +35,14 @@ def apply_retrieval(tokens: Int64[Tensor, "sequence token"], task: LetterTask) -
     return torch.where(target >= 0, tokens.gather(1, target.clamp_min(0)), tokens)
 
 
-def apply_reflexive(
-    tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask
-) -> Int64[Tensor, "sequence token"]:
-    """Leave every token as it is."""
-    return tokens.clone()
-
-
 def walk(
     tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask, *, hops: int, layers: int
 ) -> Int64[Tensor, "sequence token"]:
-    """Apply Index or Retrieval ``hops`` times and ``Reflexive`` in the layers that are left; the last token answers."""
+    """Apply Index or Retrieval ``hops`` times, and nothing in the layers that are left; the last token answers."""
     if not 0 <= hops <= layers:
         raise ValueError(f"{layers} layers make from 0 to {layers} hops; got hops={hops}")
-    for layer in range(layers):
-        if layer >= hops:
-            tokens = apply_reflexive(tokens, task)
-        else:
-            tokens = apply_index(tokens, task) if isinstance(task, NumberTask) else apply_retrieval(tokens, task)
+    for _ in range(hops):
+        tokens = apply_index(tokens, task) if isinstance(task, NumberTask) else apply_retrieval(tokens, task)
     return tokens
 
 
@@ -93,9 +83,6 @@ def _check_tokens(tokens: Tensor, task: NumberTask | LetterTask) -> None:
             f"tokens must be [sequence, token] with ids from 0 to {task.vocabulary - 1}; got shape "
             f"{tuple(tokens.shape)}" + (f" with ids up to {int(tokens.max())}" if tokens.numel() else "")
         )
-
-
-# Measuring
 
 
 def is_valid(tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask) -> Bool[Tensor, "sequence token"]:

@@ -1,4 +1,4 @@
-"""Encodings and pointers to heads on random inputs: finite numbers that agree with each other, or a stated refusal."""
+"""Encodings on random inputs: finite numbers that agree with each other, or a stated refusal."""
 
 import math
 
@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_inputs import DTYPES, KINDS, attempt, broken, cases, tensors, whole
 
-from posym_companion.encodings.pointers import POINTERS, head_pointers
 from posym_core.encodings import ENCODINGS, LayerShape, UndefinedCrossLogits, make_encoding
 from posym_core.metrics._permutations import score_cross_logits
-from posym_core.models._classifier import EncodingModel, ModelSettings
-from posym_core.tasks._sentences import PADDING, TRIGGERS, SentenceBatch
 
 SHAPE = LayerShape(heads=2, dim=8, width=6, length=8)
 # In these the logit of a content at a position is no number of its own.
@@ -107,68 +104,6 @@ def test_cross_scores(data, m, kind, dtype, crowded):
     if found is None:
         assert kind == "finite"
         return
-    whole(found.positional, found.symbolic, found.plain_positional, found.plain_symbolic)
+    whole(found.positional, found.symbolic)
     for score in (found.positional, found.symbolic):
         assert -1e-9 <= float(score) <= 1 + 1e-9
-    if kind == "everyday":
-        # The same by exchanging keys one pair after the other.
-        values = [] if outside is None else outside.double().tolist()
-        wide = C.double()
-
-        def attention(order):
-            total = [math.exp(float(wide[a, b])) for b, a in enumerate(order)]
-            return [x / (sum(total) + sum(map(math.exp, values))) for x in total]
-
-        before = attention(range(m))
-        gaps, along, across = [], [], []
-        for i in range(m):
-            for j in range(i + 1, m):
-                order = list(range(m))
-                order[i], order[j] = j, i
-                after, pair = torch.tensor(attention(order))[[i, j]], torch.tensor([before[i], before[j]])
-                gaps.append(abs(before[i] - before[j]))
-                along.append(literal.cosine(after, pair, 1e-8))
-                across.append(literal.cosine(after, pair.flip(0), 1e-8))
-        weights = ((torch.tensor(gaps, dtype=torch.float64) - max(gaps)) / 1e-4).softmax(0)
-        assert float(found.positional) == pytest.approx(float(weights @ torch.tensor(along).double()), abs=2e-3)
-        assert float(found.symbolic) == pytest.approx(float(weights @ torch.tensor(across).double()), abs=2e-3)
-
-
-def small_model(name, causal):
-    settings = ModelSettings(
-        vocabulary=7, classes=3, encoding=name, layers=1, width=16, heads=2, hidden=8, rank=2, length=8, causal=causal
-    )
-    return EncodingModel(settings, seed=3).eval()
-
-
-MODELS = {
-    (name, causal): small_model(name, causal)
-    for name in ENCODINGS
-    for causal in (False, True)
-    if causal or name != "path"
-}
-
-
-@cases
-@given(st.data(), st.sampled_from(sorted(MODELS)))
-def test_head_pointers(data, which):
-    words = st.lists(st.integers(0 if data.draw(st.booleans()) else 3, 6), max_size=4)
-    sentences = data.draw(
-        st.lists(words.map(lambda drawn: [*TRIGGERS, *drawn]).flatmap(st.permutations), min_size=1, max_size=2)
-    )
-    longest = max(map(len, sentences))
-    tokens = torch.tensor([[*sentence, *[PADDING] * (longest - len(sentence))] for sentence in sentences])
-    batch = SentenceBatch(tokens=tokens, answer=torch.zeros(len(tokens), dtype=torch.int64))
-    found = attempt(head_pointers, MODELS[which], batch)
-    once = all((tokens == trigger).sum(1).eq(1).all() for trigger in TRIGGERS)
-    assert (found is not None) == once
-    if found is None:
-        return
-    assert set(found) == set(POINTERS)
-    assert bool((found["between"] >= 0).all())
-    assert bool((found["between"] <= (1 + 1e-6 if which[0] != "urpe" else math.inf)).all())
-    for name in ("positional", "symbolic", "positional_share", "symbolic_share", "interaction_share"):
-        values = found[name]
-        assert bool((values.isnan() | ((values >= -1e-9) & (values <= 1 + 1e-9))).all())
-    assert bool((found["positional"].isnan() == found["symbolic"].isnan()).all())
-    assert not any(bool(values.isinf().any()) for values in found.values())

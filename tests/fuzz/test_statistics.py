@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from random_inputs import attempt, cases
 from scipy import stats as reference
 
-from posym_core.metrics import _contrasts as contrasts
 from posym_core.metrics import _stats as stats
+from posym_core.metrics import contrast_layers
 
 
 @st.composite
@@ -46,7 +46,7 @@ def test_mean_interval(values):
 @given(st.data(), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
 def test_layer_contrast(data, prompts, layers, per_layer):
     x = data.draw(scores(prompts, layers, per_layer))
-    found = attempt(contrasts.contrast_layers, x, draws=20)
+    found = attempt(contrast_layers, x, draws=20)
     if layers < 2:
         assert found is None
     if found is None:
@@ -54,11 +54,9 @@ def test_layer_contrast(data, prompts, layers, per_layer):
     heads = [[x[:, layer, head] for head in range(per_layer)] for layer in range(layers)]
     means = [[float(np.nanmean(head)) for head in row if not np.isnan(head).all()] for row in heads]
     early, late = (list(itertools.chain(*part)) for part in (means[: layers // 2], means[layers // 2 :]))
-    assert found.early.value == pytest.approx(float(np.median(early)), abs=1e-12)
-    assert found.late.value == pytest.approx(float(np.median(late)), abs=1e-12)
-    assert 0 <= found.p <= 1
-    for estimate in (found.early, found.late, found.difference):
-        ordered(estimate)
+    assert found.early == pytest.approx(float(np.median(early)), abs=1e-12)
+    assert found.late == pytest.approx(float(np.median(late)), abs=1e-12)
+    ordered(found.difference)
 
 
 @cases

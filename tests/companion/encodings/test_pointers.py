@@ -11,7 +11,7 @@ import torch
 
 from posym_companion.encodings.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits
 from posym_core.encodings import ENCODINGS
-from posym_core.models._classifier import EncodingModel, ModelSettings, place_in_first_head
+from posym_core.models._classifier import EncodingModel, ModelSettings
 from posym_core.tasks._sentences import TRIGGERS, DistanceTask
 
 TASK = DistanceTask(distances=5, side=2, longest=10, vocabulary=9)
@@ -71,7 +71,7 @@ def test_heads_of_known_kinds():
     pointers = head_pointers(biased, sentences())
     assert pointers["positional"].min() > 0.999
     torch.testing.assert_close(pointers["positional_share"], torch.ones(2, 2, dtype=torch.float64))
-    mixed = head_pointers(model(place_in_first_head("rope", 2)), sentences())
+    mixed = head_pointers(model(("rope", "nope")), sentences())
     assert mixed["symbolic_share"][:, 1].min() > 1 - 1e-9 > mixed["symbolic_share"][:, 0].max()
 
 

@@ -13,6 +13,7 @@ from posym_companion.experiments import stored_result
 from posym_companion.several_hops.gptj import (
     AnswerLoss,
     average_by_hops,
+    find_tables,
     make_gptj,
     mark_right_answers,
     measure_accuracy_by_length,

@@ -21,7 +21,7 @@ from posym_companion.solvers.head_removal import (
 )
 from posym_companion.solvers.head_roles import record_members_outputs
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
-from posym_core.models._head_edits import replace_heads
+from posym_core.models import replace_heads
 from posym_profile import binding_prompts
 from posym_profile.interventions._head_patching import ablate_heads
 from posym_profile.language_models._answers import choose_answers

@@ -23,7 +23,7 @@ from posym_companion.theory._number_letter_limits import (
     find_retrieval_limit,
 )
 from posym_core.tasks._number_letter import LetterTask, NumberTask
-from posym_core.tasks._number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
+from posym_core.tasks._number_letter_programs import apply_index, apply_retrieval, is_valid, walk
 
 ABOVE, BELOW = 1.001, 0.999
 NUMBER = NumberTask(letters=2, window=2, steps=2, hops=2)
@@ -62,7 +62,7 @@ def head_at(kind, length, angle, factor):
     return kind(LETTER, angle=angle, beta=factor * least)
 
 
-PROGRAMS = {IndexHead: apply_index, RetrievalHead: apply_retrieval, ReflexiveHead: apply_reflexive}
+PROGRAMS = {IndexHead: apply_index, RetrievalHead: apply_retrieval, ReflexiveHead: lambda tokens, task: tokens}
 
 
 def test_index_is_the_loop_on_every_sequence():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from posym_core import cross_logits, exclusion, rope_angles
-from posym_core.metrics._frequencies import dirichlet_kernel, frequency_shares, frequency_use
+from posym_core.metrics._frequencies import frequency_shares, frequency_use
 
 FIELDS = ("positional_share", "symbolic_share", "interaction_share")
 
@@ -41,13 +41,6 @@ def test_slow_planes_are_symbolic_and_a_full_turn_leaves_no_symbol():
     found = frequency_shares(query, keys, torch.tensor([2 * math.pi / 32, 1e-4], dtype=torch.float64))
     assert float(found.symbolic_share[0]) == pytest.approx(0, abs=1e-20)
     assert float(found.symbolic_share[1]) > 0.99
-
-
-def test_dirichlet_kernel_is_the_ratio_of_sines():
-    angles = torch.tensor([0.01, 0.3, 1.7, 3.0], dtype=torch.float64)
-    expected = (torch.sin(20 * angles / 2) / (20 * torch.sin(angles / 2))).abs()
-    torch.testing.assert_close(dirichlet_kernel(angles, 20), expected)
-    assert float(dirichlet_kernel(torch.zeros(1), 20)) == 1
 
 
 def test_frequency_use_is_the_largest_contribution():

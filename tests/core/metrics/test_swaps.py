@@ -24,20 +24,6 @@ def agree(found, expected, atol):
     assert (float(found.positional), float(found.symbolic)) == pytest.approx(expected, abs=atol)
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize(("size", "dtype", "error"), [
-    (0.01, torch.float64, 1e-10), (30.0, torch.float64, 1e-10), (1.0, torch.float32, 1e-5), (5.0, torch.float32, 1e-5),
-])  # fmt: skip
-@pytest.mark.parametrize(("start", "length", "blocks"), [(0, 1, 20), (2, 3, 6), (1, 2, 2)])
-def test_closed_form_is_the_literal_definition(pairing, size, dtype, error, start, length, blocks):
-    query, keys = head(size=size, dtype=dtype)
-    options = {"start": start, "blocks": blocks, "scale": 0.8, "pairing": pairing}
-    found = swap_scores(query, keys, rope_angles(8), block_length=length, **options)
-    assert found.positional.dtype == found.entropy.dtype == dtype
-    expected = literal.swap_scores(query.double(), keys.double(), rope_angles(8), length=length, **options)
-    agree(found, expected, error)
-
-
 def gaps_of_100():
     """Nearly all attention is inside one pair: subtracting it from the whole would leave noise."""
     keys = torch.zeros(8, 4, dtype=torch.float64)
@@ -152,23 +138,6 @@ def test_pieces_change_nothing(room, worth, monkeypatch):
     parts = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
     for field in FIELDS:
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("tau", [1e-300, 1e-4, 1e-2])
-@pytest.mark.parametrize(("start", "length", "size"), [(0, 1, 1.0), (3, 2, 30.0), (1, 4, 3.0)])
-def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monkeypatch):
-    """With few blocks that weigh, in groups that need differently many, and beside heads that need all pairs."""
-    query, keys = head(4, 3, keys=70, size=size)
-    query[0, 1] *= 0.01
-    visible = torch.arange(70).expand(4, 1, 70) >= torch.tensor([0, 9, 30, 50])[:, None, None]
-    options = {"start": start, "block_length": length, "tau": tau, "softcap": 40.0, "visible": visible}
-    options["sinks"] = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
-    found = []
-    for worth in (0, 2**60):
-        monkeypatch.setattr(swaps, "WORTH", worth)
-        found.append(swap_scores(query, keys[:, :1], rope_angles(8), **options))
-    for field in FIELDS:
-        torch.testing.assert_close(*(getattr(one, field) for one in found), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("worth", [0, 2**60])

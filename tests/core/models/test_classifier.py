@@ -7,14 +7,14 @@ import torch
 from refusals import refuse_each
 
 from posym_core.encodings import ENCODINGS, RoPE
-from posym_core.models._classifier import (
+from posym_core.models import (
     ClassLoss,
     EncodingModel,
     ModelSettings,
     ablate_each_head,
-    mark_right_classes,
+    predict_classes,
+    replace_heads,
 )
-from posym_core.models._head_edits import replace_heads
 from posym_core.models._training import LinearSettings, train
 from posym_core.tasks._sentences import CountTask, SentenceBatch
 
@@ -105,7 +105,7 @@ def test_an_edit_switches_heads_off():
     answers = SentenceBatch(tokens=batch, answer=found(batch, off).argmax(1))
     whole, each = ablate_each_head(found, answers)
     assert each[1, 0] == 1
-    assert whole == float(mark_right_classes(found, answers).double().mean())
+    assert whole == float((predict_classes(found, answers) == answers.answer).double().mean())
 
 
 def test_mean_ablation_puts_a_heads_average_in_its_place():
@@ -137,7 +137,7 @@ def test_a_small_model_learns_to_count():
     schedule = LinearSettings(steps=60, batch=32, learning_rate=2e-2, warmup=5, record_every=10)
     train(loss, draw, generators=[torch.Generator().manual_seed(0)], settings=schedule, progress=False)
     test = task.sample(100, generator=torch.Generator().manual_seed(9))
-    assert mark_right_classes(loss.model.eval(), test).double().mean() > 0.8
+    assert (predict_classes(loss.model.eval(), test) == test.answer).double().mean() > 0.8
 
 
 ANSWERED = SentenceBatch(tokens=tokens(), answer=torch.zeros(3).long())

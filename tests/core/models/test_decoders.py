@@ -8,12 +8,10 @@ from refusals import refuse_each
 from posym_core.metrics._rope import rotate
 from posym_core.models._decoders import DecoderEnsemble
 from posym_core.models._ensembles import make_generators, sample_streams
-from posym_core.models._training import CosineSettings, train
 from posym_core.tasks._facts import FactsBatch, FactsTask
 
 TASK = FactsTask(facts=3, names=5, attributes=4)
 ANGLES = torch.tensor([[[1.0, 0.1], [0.5, 0.0]], [[0.3, 0.2], [0.0, 0.0]]], dtype=torch.float64)
-SETTINGS = CosineSettings(steps=6, batch=4, learning_rate=3e-3, warmup=2, record_every=2)
 
 
 def ensemble(seeds=(0, 1, 2)):
@@ -80,7 +78,7 @@ def test_attention_of_every_token_is_that_of_the_prompt_up_to_it():
             torch.testing.assert_close(found[..., last, : last + 1], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_a_member_alone_is_the_same_model_and_takes_the_same_step():
+def test_a_member_alone_is_the_same_model_and_has_the_same_slopes():
     model = ensemble()
     alone = model.member(1, 1)
     batch = streams(4, make_generators(model.seeds, purpose=0))
@@ -90,11 +88,6 @@ def test_a_member_alone_is_the_same_model_and_takes_the_same_step():
     alone.losses(own).sum().backward()
     for mine, its in zip(model.parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(its.grad[0, 0], mine.grad[1, 1], atol=1e-6, rtol=1e-4)
-    model, alone = ensemble(), ensemble().member(1, 1)
-    train(model, streams, generators=make_generators((0, 1, 2), purpose=0), settings=SETTINGS, progress=False)
-    train(alone, streams, generators=make_generators((1,), purpose=0), settings=SETTINGS, progress=False)
-    for mine, its in zip(model.parameters(), alone.parameters(), strict=True):
-        torch.testing.assert_close(its[0, 0], mine[1, 1], atol=2e-4, rtol=1e-3)
 
 
 def test_without_rotation_one_layer_does_not_see_the_order_of_facts():

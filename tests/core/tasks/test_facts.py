@@ -1,7 +1,4 @@
-"""The language of facts: an independent solver, the distributions, the ceilings by enumeration, errors."""
-
-import itertools
-from fractions import Fraction
+"""The language of facts: an independent solver, the distributions, errors."""
 
 import pytest
 import torch
@@ -70,39 +67,8 @@ def test_what_is_asked_is_spread_evenly():
     torch.testing.assert_close(names / 20_000, torch.full((32,), 1 / 32), atol=0.01, rtol=0)
 
 
-def enumerated(task: FactsTask, question: str) -> dict[str, Fraction]:
-    """Ceilings by listing every prompt: for each thing a reader may see, the likeliest answer."""
-    m, attributes = task.facts, range(task.attributes)
-    orders = set(itertools.permutations([k % (m // 2) for k in range(m)])) if question == "last" else {tuple(range(m))}
-    weights: dict[str, dict] = {"nothing": {}, "counts": {}, "pairs": {}}
-    # Of the question an index reader sees the ordinal, any other only that there is one.
-    places: dict[object, list[Fraction]] = {}
-    total = Fraction(0)
-    for names in orders:
-        for told in itertools.product(attributes, repeat=m):
-            asked = range(m) if question != "last" else [max(k for k in range(m) if names[k] == n) for n in set(names)]
-            for fact in asked:
-                one = Fraction(1, len(asked))
-                total += one
-                beside = sorted(told[k] for k in range(m) if names[k] == names[fact])
-                seen = {
-                    "nothing": (),
-                    "counts": tuple(sorted(told)),
-                    "pairs": (tuple(sorted(told)), tuple(beside) if question != "index" else ()),
-                }
-                for reader, what in seen.items():
-                    by_answer = weights[reader].setdefault(what, {})
-                    by_answer[told[fact]] = by_answer.get(told[fact], 0) + one
-                by_place = places.setdefault(fact if question == "index" else None, [Fraction(0)] * m)
-                for place in range(m):
-                    by_place[place] += one * (told[place] == told[fact])
-    found = {reader: sum(max(x.values()) for x in table.values()) / total for reader, table in weights.items()}
-    return {**found, "place": sum(map(max, places.values())) / total}
-
-
 test_refusals = refuse_each(
     (lambda: FactsTask(facts=1), "one fact leaves nothing to choose"),
-    (lambda: FactsTask(facts=65, names=99), "at most 64; got 65"),
     (lambda: FactsTask(words=5), "2, 3 or 4 words.*got words=5"),
     (lambda: FactsTask(facts=8, names=7), "Pass names=8"),
     (lambda: FactsTask(attributes=1), "one attribute"),
