@@ -24,7 +24,6 @@ from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._model_summary import get_text_config, list_windows
-from posym_profile.planes._rotary_planes import Planes
 from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores._head_table import SCORES, make_dataset
 from posym_profile.scores._labels import measure_head_labels
@@ -65,7 +64,6 @@ def profile(
     energy: bool = False,
     progress: bool = False,
     batch_size: int | None = None,
-    planes: Sequence[Planes] | None = None,
     visible_only: bool | None = None,
     queries: Queries = LAST,
     labels: bool = False,
@@ -94,8 +92,6 @@ def profile(
         energy: also tell what part of the logits' energy every rotation plane has.
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
-        planes: what :func:`posym_profile.planes.find_planes` found for this model and length. It is kept for a model
-            that does not change, so there is nothing to save by passing it on.
         visible_only: what to do in layers where a query does not see all blocks. True scores those alone that it sees
             whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no scores
             (NaN). False scores all. None does so, too, and warns.
@@ -156,7 +152,6 @@ def profile(
         attention_mask=attention_mask,
         progress=progress,
         batch_size=batch_size,
-        planes=planes,
         hold=NUMBERS_HELD,
         queries=numbers,
     )

@@ -1,6 +1,7 @@
 """Surgery against rebuilt models, against a rotary module that does nothing, and against a literal loop."""
 
 import copy
+import functools
 import math
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import torch
 from architectures import ROTARY, build, shared, tokens
 from refusals import refuse_each
 
+from posym_core.metrics import BlockLayout
 from posym_profile.capture._capturing import capture
 from posym_profile.interventions._plane_interventions import (
     change_base,
@@ -24,7 +26,8 @@ from posym_profile.interventions._plane_interventions import (
 from posym_profile.interventions._plane_surgery import edit_rope
 from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.scores._profiling import profile
+from posym_profile.scores import map_layers
+from posym_profile.scores._profiling import profile, score_layer
 
 LENGTH = 24
 # The model's own float32 phases and products against ours.
@@ -190,11 +193,12 @@ def test_scores_after_an_intervention_are_those_of_a_model_with_such_planes(name
     options = {"start": 2, "block_length": 4, "blocks": 3, "tau": 0.1}
     with edit_rope(model, freeze_rotation(), planes=planes) as operated:
         whole = operated.profile(input_ids, **options)
-        expected = profile(model, input_ids, planes=[replace(p, angles=0 * p.angles) for p in planes], **options)
-    np.testing.assert_allclose(whole.positional, expected.positional, atol=1e-4, rtol=0)
+        measure = functools.partial(score_layer, swaps=BlockLayout(**options))
+        expected = map_layers(model, input_ids, measure, planes=[replace(p, angles=0 * p.angles) for p in planes])
+    np.testing.assert_allclose(whole.positional, expected["positional"], atol=1e-4, rtol=0)
     # Heads without positions are symbolic: a block takes its attention along.
     assert (whole.symbolic > 1 - 1e-3).all()
-    plain = profile(model, input_ids, planes=planes, **options)
+    plain = profile(model, input_ids, **options)
     assert (plain.symbolic < 0.99).any()
     with edit_rope(model, freeze_rotation(heads=[(0, 1), (2, 3)]), planes=planes) as operated:
         single = operated.profile(input_ids, **options)

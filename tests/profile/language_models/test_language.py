@@ -91,18 +91,6 @@ def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
     assert len(make.made) == 2
 
 
-def test_what_another_version_left_half_made_goes_and_what_another_process_makes_stays(make, tmp_path):
-    from filelock import FileLock
-
-    cache = tmp_path / "cache"
-    left, held = (cache / f".tiny-{name}.unfinished" for name in ("0123", "4567"))
-    left.mkdir(parents=True)
-    held.mkdir()
-    with FileLock(held.with_suffix(".lock")):
-        folder = make()
-    assert sorted(seen(cache)) == sorted([folder.name, held.name])
-
-
 def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
     folder = make()
     folder.rename(folder.with_name(f".{folder.name}.unfinished"))
@@ -201,14 +189,6 @@ def test_a_conversion_has_the_weights_and_tokens_of_its_file(name):
     }
     asked = (f"{mark}_token" for mark in ("bos", "eos", "pad", "unk", "mask"))
     assert tuple(getattr(tokenizer, mark) for mark in asked) == marks[name]
-
-
-def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
-    words = Tokenizer(WordLevel({"<unk>": 0, "Bob": 1}, unk_token="<unk>"))
-    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
-    message = r"must make \[2, 43930, .*\] of 'Bob likes .*', but makes \[0\] with transformers [0-9.]+;"
-    with pytest.raises(ValueError, match=message):
-        weights.load_packaged_tokenizer("gemma-3-270m", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "missing", "way"), [

@@ -1,7 +1,6 @@
 """Keys at shifted positions: two passes where a model takes rows of positions, and a pass a row elsewhere."""
 
 import threading
-from collections import Counter
 
 import pytest
 import torch
@@ -9,31 +8,9 @@ from architectures import ROTARY, build, shared
 from transformers.models.llama import modeling_llama
 
 from posym_profile.planes import find_planes
-from posym_profile.planes._shifted_keys import SHIFTS, TOKENS, ShiftedKeys
+from posym_profile.planes._shifted_keys import ShiftedKeys
 
 ROTARY_EMBEDDING = modeling_llama.LlamaRotaryEmbedding.forward
-
-
-def rows_seen(model, ask):
-    """How often each kind of module ran, with how many tokens at once."""
-    seen = Counter()
-
-    def note(module, args, options):
-        x = args[0] if args else options.get("hidden_states", options.get("input_ids"))
-        seen[type(module).__name__, x.shape[:-1].numel() if x.is_floating_point() else x.numel()] += 1
-
-    kinds = (modeling_llama.LlamaModel, modeling_llama.LlamaMLP, modeling_llama.LlamaAttention)
-    hooks = [
-        module.register_forward_pre_hook(note, with_kwargs=True)
-        for module in model.modules()
-        if isinstance(module, kinds)
-    ]
-    try:
-        ask()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return seen
 
 
 def spoilt_rows(monkeypatch, spoil):
@@ -44,12 +21,6 @@ def spoilt_rows(monkeypatch, spoil):
         return spoil(cos, sin) if len(position_ids) > 1 else (cos, sin)
 
     monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", turned)
-
-
-def test_two_passes_over_one_row_find_all_planes():
-    model = build("Llama")
-    seen = rows_seen(model, lambda: find_planes(model, 44))
-    assert seen == {("LlamaModel", TOKENS): 2, ("LlamaMLP", TOKENS): 6, ("LlamaAttention", TOKENS): 6}
 
 
 @pytest.mark.parametrize("name", ROTARY)
@@ -85,8 +56,6 @@ def test_a_model_that_does_not_take_rows_of_positions_is_asked_for_one_after_ano
     expected = find_planes(model, 44)
     spoilt_rows(monkeypatch, spoil)
     assert ShiftedKeys(model, 44).together == asked_again
-    seen = rows_seen(model, lambda: find_planes(model, 44))
-    assert seen["LlamaModel", TOKENS] >= 1 + 1 + len(SHIFTS)
     for found, planes in zip(find_planes(model, 44), expected, strict=True):
         assert found.description == planes.description
         assert torch.equal(found.order, planes.order)

@@ -73,7 +73,7 @@ def test_batches_give_what_prompts_give_alone():
     together = profile(model, input_ids, batch_size=2, **options)
     assert together.positional.shape == together.symbolic.shape == together.entropy.shape == (5, 3, 4)
     for prompt, ids in enumerate(input_ids):
-        alone = profile(model, ids, planes=find_planes(model, 44), **options)
+        alone = profile(model, ids, **options)
         assert alone.positional.shape == (1, 3, 4)
         for name in ("positional", "symbolic", "entropy"):
             np.testing.assert_allclose(alone[name][0], together[name][prompt], atol=1e-5, rtol=0)
@@ -245,6 +245,6 @@ test_what_does_not_fit_is_refused = refuse_each(
     (lambda: top_heads(uneven(), 2.0, "symbolic"), "n must be a whole number of at least 1; got 2.0"),
     (lambda: top_heads(uneven(), 12, "symbolic", flat=True), "n must be at most the number of heads, 11; got 12"),
     (lambda: top_heads(uneven(), 1, "symbolical"), "by must be one of difference, positional, .*; got 'symbolical'"),
-    (lambda: profile(build("SmolLM3"), tokens(), planes=find_planes(shared("Llama"), 44), **ALL),
+    (lambda: map_layers(build("SmolLM3"), tokens(), dict, planes=find_planes(shared("Llama"), 44)),
      "more attention calls than the 3 that planes were given for.*find_planes"),
 )  # fmt: skip
