@@ -170,7 +170,8 @@ def check_shapes(query: Tensor, keys: Tensor) -> None:
     except RuntimeError:
         raise ValueError(
             f"leading dimensions must broadcast; query has {tuple(query.shape[:-1])}, keys have "
-            f"{tuple(keys.shape[:-2])}. Add dimensions of 1 where they should be shared"
+            f"{tuple(keys.shape[:-2])}. Heads that share keys need a dimension for their group: pass "
+            "query.unflatten(-2, (key_heads, -1)) and keys.unsqueeze(-3)"
         ) from None
 
 

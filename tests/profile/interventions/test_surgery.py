@@ -1,6 +1,5 @@
 """Surgery against rebuilt models, against a rotary module that does nothing, and against a literal loop."""
 
-import copy
 import functools
 import math
 from dataclasses import replace
@@ -254,19 +253,6 @@ def test_the_model_is_restored_even_after_an_exception():
     hook.remove()
     assert traces(model) == before
     assert torch.equal(logits_of(model, input_ids), plain)
-
-
-def test_half_precision_is_turned_in_single():
-    model = build("Llama", dtype=torch.bfloat16)
-    with edit_rope(model, freeze_rotation(), planes=planes_of("Llama")):
-        calls = capture(model, tokens(2, LENGTH), rows=None)
-    shift = copy.deepcopy(calls[0].keys)
-    assert shift.dtype == torch.float32
-    same = torch.full((1, LENGTH), 7)
-    with edit_rope(model, freeze_rotation(), planes=planes_of("Llama")):
-        keys = capture(model, same, rows=None)[0].keys
-    # Equal tokens without positions have equal keys, up to two roundings.
-    torch.testing.assert_close(keys, keys[:, :, :1].expand_as(keys), atol=0.02, rtol=0.02)
 
 
 def test_choices_of_planes():

@@ -4,7 +4,6 @@ import literal
 import numpy as np
 import pytest
 import torch
-import xarray
 from architectures import Swapped, build, shared, tokens
 from refusals import refuse_each
 
@@ -156,14 +155,6 @@ def test_a_table_names_its_dimensions_model_prompts_and_versions():
     assert len(repr(found).splitlines()) < 40
 
 
-def test_a_table_is_read_as_it_was_written(tmp_path):
-    found = profile(shared("Gemma3"), tokens(), labels=True, queries=[30, -1], **ALL)
-    found.to_netcdf(tmp_path / "scores.nc")
-    with xarray.open_dataset(tmp_path / "scores.nc") as read:
-        assert read.equals(found)
-        assert read.attrs == found.attrs
-
-
 def test_prompts_of_a_task_know_their_blocks():
     ids = tokens()
     prompts = Prompts(input_ids=ids, start=START, block_length=LENGTH, blocks=8, answer_ids=ids[:, :0],
@@ -171,15 +162,6 @@ def test_prompts_of_a_task_know_their_blocks():
     model, options = shared("Llama"), {"visible_only": False}
     assert profile(model, prompts, **options).equals(profile(model, ids, **prompts.layout, **options))
     assert profile(model, prompts, blocks=5, **options).blocks.values.tolist() == [5, 5]
-
-
-def test_a_data_frame_has_a_row_for_each_head_and_prompt():
-    found = profile(shared("Gemma3"), tokens(), queries=[30, -1], **ALL)
-    frame = found.to_dataframe()
-    assert frame.index.names == ["prompt", "query", "layer", "head"]
-    for prompt, query, layer, head in itertools.product((0, 1), (30, -1), range(3), range(4)):
-        score = found.symbolic.sel(prompt=prompt, query=query)[layer, head]
-        assert frame.symbolic.loc[prompt, query, layer, head] == score
 
 
 def test_top_heads_are_those_of_the_highest_mean():
