@@ -27,7 +27,7 @@ PlaneChoice = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Intervention:
-    """What becomes of the planes of some heads; made by :func:`freeze_rotation`, :func:`remove_planes`,
+    """A change of the planes of some heads; made by :func:`freeze_rotation`, :func:`remove_planes`,
     :func:`change_base`.
 
     Attributes:

@@ -33,7 +33,7 @@ FLAT = 0.95
 
 
 def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Dataset:
-    """Make a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells what is of its layer."""
+    """Return a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells what is of its layer."""
     import xarray
 
     several = ("query",) if len(queries) > 1 else ()
@@ -90,7 +90,7 @@ def top_heads(
 
 
 def tabulate_heads(scores: Dataset) -> DataFrame:
-    """Make a row for each head, or each query and head: means over prompts with 95% bootstrap intervals.
+    """Return a row for each head, or each query and head: means over prompts with 95% bootstrap intervals.
 
     The columns of ``heads.csv``, which ``posym profile`` writes. Heads that a layer does not have are left out.
     """

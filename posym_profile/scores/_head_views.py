@@ -26,7 +26,7 @@ PLANE_PROMPTS = 8
 
 @dataclass(frozen=True)
 class Cuts:
-    """How the tokens of prompts of one shape are cut into blocks and scored.
+    """The blocks into which the tokens of prompts of one shape are cut, and the temperatures of their scores.
 
     Args:
         start: first token of the first block.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -225,16 +225,15 @@ def score_layer(
     products: torch.dtype | None = None,
 ) -> dict[str, Tensor]:
     """Score a layer's heads, and count their visible blocks, as a profile keeps them."""
-    options: dict[str, Any] = {
-        "per_frequency": per_frequency,
-        "products": products or choose_products(heads.keys.device),
-    }
     swaps = swaps.fit(heads.keys.shape[-2])
     seen = heads.find_seen_blocks(swaps)
-    if visible_only and not seen.all():
-        scores = _score_seen(seen, heads, swaps, options)
-    else:
-        scores = _score(heads, swaps, options)
+    products = products or choose_products(heads.keys.device)
+
+    def score(some: LayerHeads, swaps: BlockLayout) -> dict[str, Tensor]:
+        scores = score_swaps(some, swaps, per_frequency=per_frequency, products=products)
+        return {name: getattr(scores, name) for name in SCORES}
+
+    scores = _score_seen(score, seen, heads, swaps) if visible_only and not seen.all() else score(heads, swaps)
     return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
 
 
@@ -246,13 +245,11 @@ def choose_products(device: torch.device) -> torch.dtype:
     return torch.float64 if minor == 0 and major <= 10 else torch.float32
 
 
-def _score(heads: LayerHeads, swaps: BlockLayout, options: Mapping[str, Any]) -> dict[str, Tensor]:
-    scores = score_swaps(heads, swaps, **options)
-    return {name: getattr(scores, name) for name in SCORES}
-
-
 def _score_seen(
-    seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: BlockLayout, options: Mapping[str, Any]
+    score: Callable[[LayerHeads, BlockLayout], dict[str, Tensor]],
+    seen: Bool[Tensor, "prompt block"],
+    heads: LayerHeads,
+    swaps: BlockLayout,
 ) -> dict[str, Tensor]:
     """Score over the blocks that are seen whole; NaN where there are fewer than two."""
     whole: dict[str, Tensor] = {}
@@ -268,7 +265,7 @@ def _score_seen(
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
-        for name, x in _score(heads.select_prompts(index), part, options).items():
+        for name, x in score(heads.select_prompts(index), part).items():
             whole.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
             whole[name][index] = x if count > 1 or name == "entropy" else torch.nan
     return whole

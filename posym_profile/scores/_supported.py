@@ -32,7 +32,7 @@ REFUSED_SETTINGS: dict[str, tuple[tuple[Any, ...], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Support:
-    """Whether a model is supported.
+    """The answer to whether a model is supported.
 
     Attributes:
         name: what was asked for.
