@@ -33,7 +33,7 @@ FLAT = 0.95
 
 
 def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Dataset:
-    """Return a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells what is of its layer."""
+    """Return a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells those of its layer."""
     import xarray
 
     several = ("query",) if len(queries) > 1 else ()
