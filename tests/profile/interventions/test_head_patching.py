@@ -86,6 +86,7 @@ NOT_ALONE = "gemma4_unified_assistant"
 # Of the kinds that can be profiled those whose heads are refused, with words that the reason must hold.
 REFUSED = {
     "bamba": "gives other logits by what it keeps of a prompt",
+    "dory": "attends 8 times in a pass with 4 modules",
     "hrm_text": "attends 32 times in a pass with 8 modules",
     "jetmoe": "without one output projection of its heads",
     "moshi": "without one output projection of its heads",

@@ -23,7 +23,7 @@ from posym_profile.interventions._plane_interventions import (
     select_slowest,
 )
 from posym_profile.interventions._plane_surgery import edit_rope
-from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.language_models import UnsupportedModelError, run_with_cache
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.scores import map_layers
 from posym_profile.scores._profiling import profile, score_layer
@@ -232,8 +232,8 @@ def test_generation_with_a_cache_agrees_with_whole_passes(name):
     ):
         whole = logits_of(model, input_ids)
         with torch.no_grad():
-            begun = model(input_ids[:, :9], use_cache=True)
-            rest = model(input_ids[:, 9:], past_key_values=begun.past_key_values, use_cache=True).logits
+            _, cache = run_with_cache(model, input_ids[:, :9])
+            rest = run_with_cache(model, input_ids[:, 9:], cache)[0].logits
     torch.testing.assert_close(rest, whole[:, 9:], atol=LOGIT_ERROR, rtol=0)
 
 

@@ -66,12 +66,11 @@ def test_a_folder_is_made_once_and_then_found(make):
     assert make({**KEY, "version": "2"}) != folder
     manifest = json.loads((folder / MANIFEST).read_text())  # by people, too
     assert manifest["key"] == KEY
-    assert manifest["files"]["weights"]["size"] == 10
+    assert set(manifest["files"]) == {"weights", "words"}
 
 
 @pytest.mark.parametrize(("damage", "message"), [
     (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
-    (lambda folder: (folder / "weights").write_bytes(b"0123"), "weights was altered .*: it has 4 bytes instead of 10"),
     (lambda folder: (folder / "words").unlink(), "words is missing"),
     (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
     (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
