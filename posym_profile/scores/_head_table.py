@@ -109,7 +109,7 @@ def tabulate_heads(scores: Dataset) -> DataFrame:
     columns |= average_heads(scores.entropy)
     columns["prompts"] = scores.positional.notnull().sum("prompt")
     columns["hidden_blocks"] = count_hidden_blocks(scores)
-    columns |= {name: scores[name] for name in ("window", *LABELS) if name in scores}
+    columns |= {name: scores[name] for name in LABELS if name in scores}
     for name in SHARES:
         if name in scores:
             columns |= average_heads(scores[name], intervals=name in MAIN_SHARES)

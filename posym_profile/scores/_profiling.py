@@ -23,7 +23,6 @@ from posym_core.store import list_library_versions
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._model_summary import get_text_config, list_windows
 from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores._head_table import SCORES, make_dataset
 from posym_profile.scores._labels import measure_head_labels
@@ -117,7 +116,6 @@ def profile(
           or less, whatever a head looks for, so that heads of such layers come out as positional.
         * ``length``, ``start``, ``block_length``, ``blocks`` ``[prompt]``; ``tokens_beyond``, tokens that a prompt has
           more than the model's ``max_position_embeddings``.
-        * ``window`` ``[layer]``: tokens that each layer sees by the configuration, NaN for all.
         * with ``labels``: ``previous_token``, ``first_token``, ``induction`` and ``copying`` ``[layer, head]``.
         * with ``per_frequency``: ``plane_positional``, ``plane_symbolic``, ``plane_entropy``; with ``energy``:
           ``plane_energy``; ``[prompt, layer, head, plane]``, and ``plane_angle`` ``[prompt, layer, plane]`` of either,
@@ -272,13 +270,11 @@ def _score_seen(
 
 
 def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout) -> Dataset:
-    """Add the sizes of the prompts, the windows of the layers, and which model, prompts and versions these are."""
+    """Add the sizes of the prompts, and which model, prompts and versions these are."""
     blocks = [swaps.fit(length).number for length in lengths]
     of_prompts = {"length": lengths, "blocks": blocks, "tokens_beyond": count_tokens_beyond(model, lengths)}
     of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
     scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
-    if (windows := find_windows(model, scores.sizes["layer"])) is not None:
-        scores["window"] = ("layer", np.array([np.nan if size is None else size for size in windows]))
     sizes = " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
     versions = {**list_library_versions(), "posym-core": posym_core.__version__}
     return scores.assign_attrs(
@@ -286,10 +282,3 @@ def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], 
         prompts=f"{format_count(len(lengths), 'prompt')} of {sizes} tokens",
         versions=", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
     )
-
-
-def find_windows(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:
-    """Find how many tokens each attention layer sees by its configuration; None where layers are not told apart."""
-    config: Any = getattr(model, "config", None)
-    windows = list_windows(get_text_config(config)) if hasattr(config, "get_text_config") else ()
-    return windows if len(windows) == layers else None

@@ -137,8 +137,6 @@ def test_a_table_names_its_dimensions_model_prompts_and_versions():
     assert found.plane_energy.dims == ("prompt", "layer", "head", "plane")
     np.testing.assert_allclose(found.plane_energy.sum("plane"), 1, atol=1e-5)
     np.testing.assert_allclose(found.plane_angle[0, 2], find_planes(model, 44)[2].angles)
-    assert found.window.values.tolist()[:2] == [16, 16]
-    assert np.isnan(found.window.values[2])
     assert found.attrs["model"] == "Gemma3ForCausalLM"
     assert found.attrs["prompts"] == "2 prompts of 44 tokens"
     assert f"torch {torch.__version__.partition('+')[0]}" in found.attrs["versions"]
