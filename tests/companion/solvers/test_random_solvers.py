@@ -19,6 +19,7 @@ from posym_companion.solvers.random_solvers import (
 )
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
+from posym_core.metrics import score_swaps
 from posym_core.models._decoders import DecoderEnsemble
 
 SOLVER = TaskSolvers(facts=4, seeds=(0, 1), layers=3)
@@ -31,7 +32,7 @@ def test_scores_are_those_of_the_same_ensemble_before_training():
     for place, question in enumerate(SOLVER.questions):
         heads = capture_heads(model, draw_questions(model, question, 5, SCORING))
         for number, layer in enumerate(heads):
-            scores = layer.swap_scores(fact_layout(SOLVER))
+            scores = score_swaps(layer, fact_layout(SOLVER))
             mine = found[number // 3, place, number % 3]
             np.testing.assert_allclose(mine[:, 0], scores.positional.mean(0)[:, 0], rtol=1e-5)
             np.testing.assert_allclose(mine[:, 1], scores.symbolic.mean(0)[:, 0], rtol=1e-5)
