@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core._checks import require_evaluation
+from posym_core._checks import require_evaluation, require_known_tokens
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._recording import FunctionReader, Recorder
@@ -84,6 +84,7 @@ def forward_with_hook(
         inputs: further inputs of the model, such as ``position_ids``.
     """
     check_model(model)
+    require_known_tokens("input_ids", input_ids, get_input_embeddings(model))
     for candidate in ROUTES if route is None else (route,):
         with hook_attention(
             model, receive, rows=rows, route=candidate, verify=verify, tokens=input_ids.shape[-1]

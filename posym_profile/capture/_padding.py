@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from posym_core._checks import Checks, require, require_known_tokens
+from posym_core._checks import Checks, require
 from posym_profile.language_models._model_summary import get_text_config
 
 WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attention_mask (1 for tokens, 0 for padding)"
@@ -22,12 +21,7 @@ def remove_padding(
 
     Raise if a prompt has fewer than ``least`` tokens, or the model's pad token at an end that no mask tells of.
     """
-    embeddings: Any = None
-    with contextlib.suppress(NotImplementedError):
-        embeddings = getattr(model, "get_input_embeddings", lambda: None)()
     with Checks():
-        if isinstance(getattr(embeddings, "weight", None), Tensor):  # else the model is refused when it is run
-            require_known_tokens("input_ids", input_ids, embeddings)
         if attention_mask is None:
             _refuse_pad_tokens(model, input_ids)
             return [input_ids]

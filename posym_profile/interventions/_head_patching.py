@@ -216,7 +216,8 @@ def ablate_heads(
         check_model(model)
         outputs = torch.zeros(_measure_outputs(model))
     else:
-        said = record_head_outputs(model, getattr(mean_over, "input_ids", mean_over)).outputs
+        ids = mean_over.input_ids if isinstance(mean_over, Prompts) else mean_over
+        said = record_head_outputs(model, ids).outputs
         outputs = said.double().mean((0, 2)).to(said)
     with patch_heads(model, heads, outputs):
         yield

@@ -186,7 +186,7 @@ class ShiftedKeys:
             keys.append(call.keys[:, :, :-1].flatten(1, 2))
             raise _AnsweredError
 
-        inputs = {**self.inputs, "position_ids": self.positions(shifts)}
+        inputs: dict[str, Any] = {**self.inputs, "position_ids": self.positions(shifts)}
         # Keys alone count: which of them later queries see may depend on gaps between positions.
         with self.replace_hidden(len(shifts)), _AlikeRowsOnce():
             forward_with_hook(self.model, self.input_ids, receive, rows=(0,), route=self.route, **inputs)

@@ -89,15 +89,6 @@ def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
     assert len(make.made) == 2
 
 
-def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
-    folder = make()
-    folder.rename(folder.with_name(f".{folder.name}.unfinished"))
-    (folder.with_name(f".{folder.name}.unfinished") / "more").touch()
-    assert make() == folder
-    assert not (folder / "more").exists()
-    assert seen(folder.parent) == [folder.name]
-
-
 @pytest.mark.parametrize(("room", "needs"), [(10**18, "1000000000.0"), (10**9 + 1, "1.0")])
 def test_a_full_disk_is_told_before_work_begins_and_what_fits_exactly_is_made(make, monkeypatch, room, needs):
     monkeypatch.setattr("shutil.disk_usage", lambda _: types.SimpleNamespace(free=10**9))

@@ -91,14 +91,6 @@ def test_planes_too_slow_to_be_seen_take_the_models_frequencies():
         assert planes.order.tolist() == list(range(16))
 
 
-def test_angles_set_to_zero_by_hand_are_found_at_zero():
-    model = build("Llama")
-    model.model.rotary_emb.inv_freq[-3:] = 0
-    for planes in find_planes(model, 44):
-        torch.testing.assert_close(planes.angles[:5], rope_angles(16)[:5], atol=FITTED_ANGLE_ERROR, rtol=0)
-        assert torch.equal(planes.angles[5:], torch.zeros(3, dtype=torch.float64))
-
-
 def test_an_odd_number_of_unrotated_dimensions_gets_one_of_zeros():
     model, input_ids = build("GPT-J", n_embd=68), tokens()
     (planes, *_) = find_planes(model, 44)
