@@ -31,8 +31,6 @@ TASKS = (
     *("binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"),
     *("index", "keyvalue", "induction", "text"),
 )
-# What prompts of a task are drawn by.
-DRAWN = ("facts", "prompts", "seed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,8 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--dtype", choices=dtypes, help="of weights and passes (default: the checkpoint's)")
     profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
     cube = (
-        "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
-        "where it is read; costs as many passes more for each prompt as it has blocks"
+        "also tell a block's symbol, its origin and its place apart; as many passes more for a prompt as it has blocks"
     )
     profile.add_argument("--cube", action="store_true", help=cube)
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
@@ -113,7 +110,7 @@ def _profile(options: argparse.Namespace) -> None:
 
     known = {field.name for field in fields(ProfileSettings)}
     given = {name: value for name, value in vars(options).items() if name in known and value is not None}
-    if options.input is not None and (drawn := [f"--{name}" for name in DRAWN if name in given]):
+    if options.input is not None and (drawn := [f"--{name}" for name in ("facts", "prompts", "seed") if name in given]):
         raise ValueError(f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(drawn)}")
     found = run_profiles(
         options.models,

@@ -34,7 +34,7 @@ def read_words(kind: str) -> tuple[str, ...]:
     return tuple(kinds[kind])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prompts:
     """Prompts of equal length, without padding.
 
@@ -57,6 +57,9 @@ class Prompts:
     target: Int64[Tensor, " prompt"]
     texts: list[str]
     names: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"Prompts({len(self)} of {self.input_ids.shape[1]} tokens, {self.layout})"
 
     def __len__(self) -> int:
         return len(self.input_ids)

@@ -1,4 +1,4 @@
-"""What to measure, and measuring it a batch of prompts at a time, in this process or in others."""
+"""Measure prompts of a profile a batch at a time, in this process or in others, by settings checked before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROMPTS_A_PASS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSettings:
-    """What to measure: the options of ``posym profile``, by their names, and as its help describes them.
+    """Settings of a profile: the options of ``posym profile``, by their names, and as its help describes them.
 
     Either ``task`` or ``input`` is given. They are checked before anything is loaded.
     """

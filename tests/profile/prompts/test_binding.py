@@ -56,10 +56,7 @@ def test_blocks_are_the_facts_and_the_target_is_the_one_asked_about(by_word, tem
 def test_every_fact_is_asked_about_equally_often(by_word):
     counts = torch.bincount(binding_prompts(by_word, facts=4, count=22).target, minlength=4)
     assert sorted(counts.tolist()) == [5, 5, 6, 6]
-
-
-def test_attributes_repeat_equally_often_when_there_are_too_few(by_word):
-    for answers in binding_prompts(by_word, facts=7, count=3).answer_ids:
+    for answers in binding_prompts(by_word, facts=7, count=3).answer_ids:  # of four colours
         assert sorted(torch.unique(answers, return_counts=True)[1].tolist()) == [1, 2, 2, 2]
 
 
@@ -123,16 +120,8 @@ def test_choices_are_made_among_the_named_alternatives(by_word):
         assert float(found.log_probability[prompt]) == pytest.approx(expected, abs=1e-5)
     assert found.accuracy == float(found.correct.double().mean())
     assert found.chance == 0.25
-
-
-def test_a_tie_is_not_right(by_word):
-    model = build("Llama", vocab_size=len(by_word))
     torch.nn.init.zeros_(model.lm_head.weight)
-    prompts = binding_prompts(by_word, facts=4, count=3)
-    assert choose_answers(model, prompts).accuracy == 0
-    torch.testing.assert_close(
-        choose_answers(model, replace(prompts)).log_probability, torch.full((3,), -math.log(4), dtype=torch.float64)
-    )
+    assert choose_answers(model, prompts).accuracy == 0  # a tie is not right
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

@@ -55,6 +55,9 @@ def read_induction(text):
 def test_a_reader_of_the_text_finds_the_answer(make, reader, facts, tokenizer):
     prompts = make(tokenizer, facts=facts, count=12, seed=3)
     assert [reader(text) for text in prompts.texts] == named(prompts, tokenizer)
+    # Every place that can be asked for is asked for equally often.
+    asked = prompts.target.bincount(minlength=facts)[int(make is induction_prompts) :]
+    assert make is index_prompts or asked.max() - asked.min() <= 1
     assert prompts.answer_ids.shape == (12, facts)
     assert all(len(set(row)) == facts for row in prompts.answer_ids.tolist())
 
@@ -87,13 +90,6 @@ def test_same_seed_same_prompts_and_other_seed_others(task, tokenizer):
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("make", [keyvalue_prompts, induction_prompts])
-def test_every_place_is_asked_for_equally_often(make, tokenizer):
-    prompts = make(tokenizer, facts=5, count=20)
-    asked = prompts.target.bincount(minlength=5)
-    assert asked.tolist() == ([4] * 5 if make is keyvalue_prompts else [0, 5, 5, 5, 5])
-
-
 def test_windows_of_text_are_the_text_and_do_not_overlap(tokenizer):
     prompts = text_prompts(tokenizer, facts=14, count=30)
     stream = tokenizer(read_reference_text(), add_special_tokens=False)["input_ids"]
@@ -103,13 +99,6 @@ def test_windows_of_text_are_the_text_and_do_not_overlap(tokenizer):
     assert all(tuple(row) in windows for row in rows)
     assert len({tuple(row) for row in rows}) == 30
     assert all(len(set(row)) == 8 for row in prompts.answer_ids.tolist())
-
-
-def test_the_packaged_model_solves_what_the_book_calls_solved(packaged):
-    model, tokenizer = packaged
-    for make, facts in ((index_prompts, 8), (induction_prompts, 8), (keyvalue_prompts, 4)):
-        choices = choose_answers(model, make(tokenizer, facts=facts, count=24))
-        assert choices.accuracy > 2 * choices.chance
 
 
 @pytest.mark.parametrize(("make", "options", "message"), [
@@ -130,13 +119,10 @@ IDS = tokens()
 UNANSWERED = {"input_ids": IDS, "start": 1, "block_length": 4, "blocks": 9, "texts": ["", ""]}
 
 
-@pytest.mark.parametrize(("place", "prompt"), [(4, 1), (-1, 0)])
-def test_answers_that_are_none_of_the_alternatives_are_refused(place, prompt):
-    target = torch.tensor([0, 3])
-    target[prompt] = place
-    message = f"target must be a place among a prompt's 4 alternatives, from 0 to 3; got {place} for prompt {prompt}"
-    with pytest.raises(ValueError, match=message):
-        choose_answers(shared("Llama"), Prompts(answer_ids=IDS[:, 5:9], target=target, **UNANSWERED))
+def test_answers_that_are_none_of_the_alternatives_are_refused():
+    prompts = Prompts(answer_ids=IDS[:, 5:9], target=torch.tensor([0, 4]), **UNANSWERED)
+    with pytest.raises(ValueError, match="among a prompt's 4 alternatives, from 0 to 3; got 4 for prompt 1"):
+        choose_answers(shared("Llama"), prompts)
 
 
 def test_a_model_that_answers_nan_is_refused():

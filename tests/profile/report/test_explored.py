@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 import torch
-from architectures import tokens
+from architectures import build, tokens
+from in_browser import opened
 from saved_models import save_model
 
 from posym_profile import explore, load_model, profile
@@ -71,8 +72,6 @@ def test_views_are_those_of_a_profile(given):
 @pytest.mark.parametrize("name", ["Mistral", "gpt-oss", "Gemma2"])
 def test_attention_is_the_models_own(tmp_path, name):
     """With windows, soft-caps and sinks, whose part no token has."""
-    from architectures import build
-
     model = build(name)
     ids = tokens(2, 26)
     cuts = Cuts(3, 16, lengths=(4,), taus=(0.1,), shown=(4, 0.1))
@@ -165,31 +164,19 @@ def test_a_profile_is_kept_whose_explorer_would_be_too_large(given, tmp_path, mo
 # ---- in a browser ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def visit(browser):
-    """Opens a file with the network cut; says at the end that the page had nothing to complain about."""
-    opened = []
-
-    def visit(file, width=900, **options):
-        size = {"width": width, "height": 900}
-        context = browser.new_context(viewport=size, offline=True, reduced_motion="reduce", **options)
-        page, complaints = context.new_page(), []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(request.url))
-        page.goto(file.as_uri())
-        opened.append((context, complaints))
-        return page
-
-    yield visit
-    for context, complaints in opened:
-        assert complaints == []
-        context.close()
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(900, "light"), (900, "dark"), (390, "light")])
-def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, scheme):
-    page = visit(found[0] / NAME, width, color_scheme=scheme)
+def test_the_file_opens_offline_and_its_controls_draw(found, browser, tmp_path, width, scheme):
+    text = (found[0] / NAME).read_text("utf-8")
+    with opened(browser, text, tmp_path, width=width, color_scheme=scheme) as page:
+        draw(page, width)
+    with opened(browser, text, tmp_path, width=390, has_touch=True, is_mobile=True) as page:
+        page.locator(".posym-ex-prompt .posym-ex-query").tap()
+        tip = page.locator(".posym-ex-prompt + .posym-tip")
+        assert re.match(r"token 25 “.*”, which asks: ", tip.text_content())
+
+
+def draw(page, width):
+    """Move every control once."""
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     text, prompt = page.locator(".posym-ex-prompt"), page.locator("[name=prompt]")
     shade = "[...document.querySelectorAll('.posym-ex-prompt span')].map((one) => one.style.background).join()"
@@ -211,13 +198,6 @@ def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, schem
     # A window of 16 hides blocks of the longer prompts.
     page.locator("[name=input]").select_option("shape0")
     assert page.locator(".posym-ex-blind").is_visible()
-
-
-def test_a_finger_taps_a_token(found, visit):
-    page = visit(found[0] / NAME, 390, has_touch=True, is_mobile=True)
-    page.locator(".posym-ex-prompt .posym-ex-query").tap()
-    tip = page.locator(".posym-ex-prompt + .posym-tip")
-    assert re.match(r"token 25 “.*”, which asks: ", tip.text_content())
 
 
 # ---- beside a kernel -------------------------------------------------------------------------------------------------

@@ -2,65 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from asked_addresses import Addresses
 from in_browser import opened
+from saved_models import save_model
 from xarray import Dataset
 
 from posym_core.metrics._cube_parts import PARTS
-from posym_profile.prompts import Prompts
+from posym_profile import load_tokenizer
 from posym_profile.report._page import NAME, describe_answers, list_caveats, render_pages
-from posym_profile.scores._head_table import tabulate_heads
+from posym_profile.report._run import ProfileSettings, run_profiles
+from posym_profile.scores import tabulate_heads
 
-PROMPTS, LAYERS, HEADS = 5, 3, 4
-
-
-def made_up(prompts: int = PROMPTS, **settings: object) -> Dataset:
-    """A profile of numbers that nobody measured, with a head that has no score and one that is missing."""
-    generator = np.random.default_rng(0)
-    arrays = {name: generator.random((prompts, LAYERS, HEADS)) for name in ("positional", "symbolic", "entropy")}
-    arrays["positional"][:, 2, 2], arrays["symbolic"][:, 2, 2] = np.nan, np.nan
-    for name in ("positional", "symbolic", "entropy"):
-        arrays[name][:, 2, 3] = np.nan
-    arrays |= {name: np.full(prompts, value) for name, value in (("start", 1), ("block_length", 4), ("blocks", 6))}
-    arrays |= {"length": np.arange(30, 30 + prompts), "correct": np.arange(prompts) % 2 == 0}
-    arrays |= {"log_probability": np.zeros(prompts), "alternatives": np.full(prompts, 4)}
-    arrays |= {"visible_blocks": np.full((prompts, LAYERS), 6), "tokens_beyond": np.zeros(prompts, np.int64)}
-    dims = ("prompt", "layer", "head")
-    found = Dataset({name: (dims[: x.ndim], x) for name, x in arrays.items()})
-    asked = {"model": "some/model <b>", "task": "binding", "identity": {"revision": "abc"}, "input": None}
-    asked |= {"visible_only": False, "cube": False} | settings
-    provenance = {
-        "device": "a device", "date": "2026-01-01", "seconds": 1.5, "code_version": "0.1.0", "code_digest": "0" * 64,
-        "versions": {"python": "3.11"},
-    }  # fmt: skip
-    return found.assign_attrs(settings=json.dumps(asked), provenance=json.dumps(provenance))
-
-
-def prompts_of(**changes: int) -> list[Prompts]:
-    """Prompts whose blocks are a fact and a stop."""
-    ids = torch.tensor([[1, *range(10, 40)]])
-    ids[:, 1::2] = 2
-    layout = {"start": 1, "block_length": 4, "blocks": 6} | changes
-    none = torch.zeros(1, 0, dtype=torch.int64)
-    return [Prompts(input_ids=ids, **layout, answer_ids=none, target=none.sum(1), texts=[])]
-
-
-def pages(scores: Dataset) -> dict[str, bytes]:
-    return render_pages(scores, prompts_of())
+LAYERS, HEADS = 3, 4
 
 
 @pytest.fixture(scope="module")
-def content() -> dict[str, bytes]:
+def measured(tmp_path_factory):
+    """Return prompts and their profile, in which one head has no score and one is missing."""
+    folder = tmp_path_factory.mktemp("measured")
+    model = str(save_model(folder / "tiny <b>"))
+    settings = ProfileSettings(model=model, task="binding", facts=6, prompts=5, device="cpu")
+    scores = run_profiles([model], settings, folder / "out")[folder / "out"].load()
+    scores.positional[:, 2, 2:] = scores.symbolic[:, 2, 2:] = scores.entropy[:, 2, 3] = np.nan
+    return settings.make_prompts(load_tokenizer(model)), scores
+
+
+@pytest.fixture(scope="module")
+def content(measured) -> dict[str, bytes]:
     pytest.importorskip("matplotlib")
-    return pages(made_up())
+    return render_pages(measured[1], measured[0])
 
 
 def test_the_page_asks_no_file_and_no_host_for_anything(content: dict[str, bytes]) -> None:
@@ -76,73 +52,69 @@ def test_the_page_asks_no_file_and_no_host_for_anything(content: dict[str, bytes
             assert outside == []
 
 
-def test_the_page_says_what_was_measured(content: dict[str, bytes]) -> None:
+def test_the_page_says_what_was_measured(content, measured) -> None:
     page = content[NAME].decode()
-    assert "Heads of model &lt;b&gt;" in page
+    assert "Heads of tiny &lt;b&gt;" in page
     assert "<b>" not in page
-    assert "5 prompts from the task binding, of up to 34 tokens with up to 6 blocks; 3 layers of up to 4 heads." in page
-    assert "the model is right on 3 of 5 prompts, 60%; chance 25%, from which it cannot be told apart." in page
+    prompts, scores = measured
+    tokens = prompts[0].input_ids.shape[1]
+    assert f"5 prompts from the task binding, of up to {tokens} tokens with up to 6 blocks; 3 layers of up to 4" in page
+    assert f"the model is {describe_answers(scores)}." in page
     assert page.count("<tr>") == 1 + LAYERS * HEADS - 1
-    assert "revision" in page
+    assert "sha256" in page
     assert ">None<" not in page
+    assert render_pages(scores, prompts) == content
 
 
-def test_caveats_are_told_by_the_page_as_by_the_command() -> None:
-    profile = made_up()
-    profile.visible_blocks[0, 1] = 2
-    profile.tokens_beyond[3] = 9
-    caveats = list_caveats(profile, prompts_of())
-    assert len(caveats) == 3
-    page = pages(profile)[NAME].decode().replace("&#39;", "'")
+def test_caveats_are_told_by_the_page_as_by_the_command(measured) -> None:
+    prompts, scores = measured[0], measured[1].copy(deep=True)
+    scores.visible_blocks[0, 1] = 2
+    scores.tokens_beyond[3] = 9
+    caveats = list_caveats(scores, prompts)
+    page = render_pages(scores, prompts)[NAME].decode().replace("&#39;", "'")
     assert all(f"<p>{words[0].upper()}{words[1:]}.</p>" in page for words in caveats)
-    assert "layer 1: 2 of 6. What is swapped into a hidden block gets no attention" in caveats[0]
-    assert "1 of 5 prompts is longer than the model's max_position_embeddings, by up to 9" in caveats[1]
-    assert "all prompts are lists of one frame without a lead" in caveats[2]
-    assert caveats[2].endswith("add --cube to see how much of it that is")
+    hidden, longer, lists = caveats
+    assert "layer 1: 2 of 6. What is swapped into a hidden block gets no attention" in hidden
+    assert "1 of 5 prompts is longer than the model's max_position_embeddings, by up to 9" in longer
+    assert lists.startswith("all prompts are lists of one frame without a lead")
+    assert lists.endswith("add --cube to see how much of it that is")
     assert page.count('<td data-value="1">1†</td>') == HEADS
-    assert list_caveats(made_up(visible_only=True), prompts_of(start=5, blocks=5)) == []
-    (lists,) = list_caveats(made_up(cube=True), prompts_of())
-    assert lists.endswith("the shares of symbol and origin tell how much of it that is")
+    scores.attrs["settings"] = scores.attrs["settings"].replace('"cube": false', '"cube": true')
+    assert list_caveats(scores, prompts)[2].endswith("the shares of symbol and origin tell how much of it that is")
 
 
-def test_labels_and_shares_have_columns_and_are_explained(content: dict[str, bytes]) -> None:
-    profile = made_up()
+def test_labels_and_shares_have_columns_and_are_explained(content, measured) -> None:
+    scores = measured[1].copy(deep=True)
     for place, name in enumerate(("previous_token", "first_token", "induction", "copying")):
-        profile[name] = ("layer", "head"), np.full((LAYERS, HEADS), 0.11 * (place + 1), dtype=np.float32)
-    parts = np.random.default_rng(1).dirichlet((1.0,) * 7, profile.entropy.shape)
-    parts[np.isnan(profile.entropy.values)] = np.nan
+        scores[name] = ("layer", "head"), np.full((LAYERS, HEADS), 0.11 * (place + 1), dtype=np.float32)
+    parts = np.random.default_rng(1).dirichlet((1.0,) * 7, scores.entropy.shape)
     for place, name in enumerate(PARTS.values()):
-        profile[f"{name}_share"] = ("prompt", "layer", "head"), parts[..., place]
-    page, plain = pages(profile)[NAME].decode(), content[NAME].decode()
+        scores[f"{name}_share"] = ("prompt", "layer", "head"), parts[..., place]
+    page, plain = render_pages(scores, measured[0])[NAME].decode(), content[NAME].decode()
     for words in ("<strong>induction</strong>", "What a swap of keys moves"):
         assert words in page
         assert words not in plain
     for place, name in enumerate(("Previous token", "First token", "Induction", "Copying")):
         assert f'<button type="button">{name}</button>' in page
         assert page.count(f">{0.11 * (place + 1):.2f}<") >= LAYERS * HEADS - 1
-    row = tabulate_heads(profile).iloc[0]
+    row = tabulate_heads(scores).iloc[0]
     for name in ("Symbol share", "Origin share", "Place share"):
         assert f'<button type="button">{name}</button>' in page
         low, value, high = (row[f"{name.lower().replace(' ', '_')}{end}"] for end in ("_low", "", "_high"))
         assert f"{value:.2f} <small>[{low:.2f}, {high:.2f}]</small>" in page
 
 
-def test_one_prompt_has_no_intervals() -> None:
-    page = pages(made_up(1, task=None, input="mine.jsonl"))[NAME].decode()
+def test_one_prompt_has_no_intervals(measured) -> None:
+    page = render_pages(measured[1].isel(prompt=[0]), measured[0])[NAME].decode()
     assert "<small>" not in page
     assert "intervals" not in page
-    assert "1 prompt from the file mine.jsonl" in page
 
 
-def test_figures_are_the_same_each_time(content: dict[str, bytes]) -> None:
-    assert pages(made_up()) == content
-
-
-def test_without_matplotlib_the_page_says_how_to_get_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_page_says_how_to_get_figures(measured, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith(("matplotlib", "posym_figures.plots"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = pages(made_up())
+    found = render_pages(measured[1], measured[0])
     assert list(found) == [NAME]
     assert b"which was not imported: " in found[NAME]
     assert b". It comes with: pip install matplotlib." in found[NAME]

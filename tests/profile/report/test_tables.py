@@ -8,7 +8,7 @@ import xarray
 from posym_core.metrics._stats import mean_interval
 from posym_profile.report._folder import write_table_of_models
 from posym_profile.scores import tabulate_heads
-from posym_profile.scores._head_table import SHARES, average_heads
+from posym_profile.scores._head_table import average_heads
 
 DIMS = ("prompt", "layer", "head")
 
@@ -46,19 +46,6 @@ def test_means_and_intervals_are_those_of_every_head_alone():
     assert np.isnan([means[0, 1], lows[0, 1], highs[0, 1]]).all()
 
 
-def test_one_prompt_has_no_interval():
-    means, lows, _ = average(scores()[:1], intervals=True)
-    assert np.isnan(lows).all()
-    assert means[0, 0] == scores()[0, 0, 0]
-
-
-def test_two_prompts_have_the_interval_of_their_scores():
-    means, lows, highs = average(np.array([[[0.25, np.nan]], [[0.75, 0.5]]]), intervals=True)
-    assert (means[0, 0], lows[0, 0], highs[0, 0]) == (0.5, 0.25, 0.75)
-    # One of the two has no score: the mean is the other's, however often it is drawn.
-    assert (means[0, 1], lows[0, 1], highs[0, 1]) == (0.5, 0.5, 0.5)
-
-
 def test_heads_that_do_not_exist_have_no_row_and_undefined_scores_are_empty():
     entropy = np.full((40, 2, 3), 0.5)
     entropy[:, 0, 0] = np.nan
@@ -77,15 +64,6 @@ def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
     assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 5, 5, 5]
     visible[39, 1], visible[:39, 1] = 8, 0
     assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 6, 6, 6]
-
-
-def test_shares_of_a_cube_have_columns_where_there_is_one():
-    assert not set(SHARES) & set(tabulate_heads(table()))
-    rows = tabulate_heads(table(**{name: scores() for name in SHARES}))
-    np.testing.assert_array_equal(rows.place_share, rows.positional)
-    assert [name for name in rows if name.endswith("_share_low")] == [
-        f"{name}_share_low" for name in ("symbol", "origin", "place")
-    ]
 
 
 def test_several_queries_have_a_row_each():
