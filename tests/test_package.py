@@ -118,7 +118,7 @@ print(json.dumps([sorted(commands), [name for name in sys.argv[1:] if name in sy
 
 def test_help_of_every_command_is_said_without_importing_what_takes_seconds() -> None:
     commands, heavy = json.loads(run_python("-c", HELP, "torch", "numpy", *HEAVY))
-    assert {"profile", "run", "claims"} <= set(commands)
+    assert {"profile", "run", "reproduce", "claims"} <= set(commands)
     assert heavy == []
 
 

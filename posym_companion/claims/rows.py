@@ -74,8 +74,8 @@ class Row(Sentence):
     @property
     def headline(self) -> str:
         """Return the decisive number, or why there is none, and what others say if it depends on the model."""
-        first, *others = self.answers.items()
-        said = first[1].headline or first[1].why
+        (name, first), *others = self.answers.items()
+        said = ("" if name in NAMES or not others else f"{name}: ") + (first.headline or first.why)
         beside = (
             f"; {one.grade} in {NAMES.get(model, model)}" for model, one in others if self.grade.startswith("depends")
         )
@@ -112,6 +112,11 @@ def ask(claim: Claim, look: Look) -> Answer:
         return Answer(grade="undecided", why=str(why), headline=look.said, evidence=look.evidence)
     except MissingResultError as why:
         return Answer(grade="undecided", why=f"not run: {why}", evidence=look.evidence)
+    except (LookupError, ValueError) as why:
+        if look.folder is None:
+            raise
+        # Results of another size may lack what is asked, such as a length or a kind of prompt.
+        return Answer(grade="undecided", why=f"cannot be asked of these results ({why})", evidence=look.evidence)
     given = grade(asked, theorem=bool(claim.proof))
     parts: dict[str, Asked] = {}
     for one, outcome in asked:
@@ -136,7 +141,8 @@ def _count(found: Asked, case: str, outcome: Outcome) -> None:
 def judge(claim: Claim, folder: Path | str | None = None) -> Row:
     """Return a claim judged by the results in a folder, by default this checkout's."""
     place = None if folder is None else Path(folder)
-    answers = {model: ask(claim, Look(place, model)) for model in claim.models}
+    models = (*(claim.others(place) if place else ()), *claim.models)
+    answers = {model: ask(claim, Look(place, model)) for model in models}
     given = combine((one.grade for one in answers.values()), all_models=claim.all_models)
     same = {x.name: getattr(claim, x.name) for x in fields(Sentence)}
     asks = " ".join((claim.ask.__doc__ or "").split())
