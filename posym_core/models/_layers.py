@@ -71,8 +71,6 @@ class ModelSettings:
         require_counts(**{name: (getattr(self, name), 1) for name in counts})
         if self.width % self.heads:
             raise ValueError(f"{self.heads} heads must share width={self.width} equally; pass a multiple")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1); got {self.dropout}")
         if self.activation not in get_args(Activation):
             raise ValueError(f"activation must be one of {get_args(Activation)}; got {self.activation!r}")
         if not isinstance(self.encoding, str) and len(self.encoding) != self.heads:
