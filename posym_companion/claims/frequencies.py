@@ -199,8 +199,9 @@ def exchange_layers(behaviour: np.ndarray, use: np.ndarray) -> float:
 
 def correlate_use(result: Result, draws: int) -> Estimate:
     """Return the rank correlation of behaviour with use, of a model beside random weights or of these."""
-    behaviour_and_use = measure_behaviour_and_use(*take_scores(result), *take_use(result))
-    return correlate_heads(*behaviour_and_use, draws=draws, by_rank=True)
+    (positional, symbolic), (energy, angles) = take_scores(result), take_use(result)
+    behaviour, use = measure_behaviour_and_use(positional, symbolic, energy, angles)
+    return correlate_heads(behaviour, use, draws=draws, by_rank=True)
 
 
 def take_use(result: Result) -> tuple[np.ndarray, np.ndarray]:
