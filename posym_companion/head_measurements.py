@@ -24,6 +24,7 @@ from posym_core.metrics import (
     exclusion,
     measure_block_attention,
     score_pair,
+    score_swaps,
 )
 from posym_profile.language_models import choose_answers
 from posym_profile.prompts import Prompts
@@ -64,7 +65,7 @@ class LayerLook:
     @cached_property
     def all_scores(self) -> list[SwapScores]:
         """Scores at each temperature."""
-        return [self.heads.swap_scores(replace(self.layout, tau=tau)) for tau in self.taus]
+        return [score_swaps(self.heads, replace(self.layout, tau=tau)) for tau in self.taus]
 
     @cached_property
     def scores(self) -> SwapScores:
@@ -95,7 +96,7 @@ class LayerLook:
     def planes(self) -> SwapScores:
         """Scores of every plane."""
         layout = replace(self.layout, tau=self.taus[0])
-        return self.heads.swap_scores(layout, per_frequency=True, products=self.products)
+        return score_swaps(self.heads, layout, per_frequency=True, products=self.products)
 
     @cached_property
     def attention(self) -> Tensor:

@@ -137,9 +137,9 @@ def _profile(options: argparse.Namespace) -> None:
 def _support(options: argparse.Namespace) -> int:
     from posym_profile.scores._supported import find_support
 
-    support = find_support(options.model)
-    print(support.describe())
-    return {"refused": 3, "not tried": 1}.get(support.verdict, 0)
+    verdict, answer = find_support(options.model)
+    print(answer)
+    return {"refused": 3, "not tried": 1}.get(verdict, 0)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from posym_companion.solvers.single_heads import patch_each_head
 from posym_core import metrics, models
 from posym_core.encodings import ENCODINGS, EncodedHeads, LayerShape, UndefinedCrossLogits, make_encoding
 from posym_core.encodings._mixed import MixedHeads
+from posym_core.metrics import tabulate_blocks
 from posym_core.metrics._blocks import BlockLayout
 from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics._heads import Heads
@@ -336,7 +337,7 @@ def many(name):
 
 def through_heads(to, put):
     def measure(heads):
-        table = heads.block_table(BlockLayout(start=1, block_length=4))
+        table = tabulate_blocks(heads, BlockLayout(start=1, block_length=4))
         return {"use": heads.frequency_use(), "table": table.attention()}
 
     return map_layers(gemma(to), put(IDS), measure, progress=False)

@@ -300,26 +300,17 @@ def ask_controls(result: Result, kind: int) -> Iterator[tuple[str, Outcome]]:
     yield "as much as the worst neighbouring layers", alike or told(without <= others[:2][-1], words)
 
 
-def load_removals(look: Look) -> dict[Task, list[Result]]:
-    """Return the removals of all seeds of both tasks; where some are missing the claim cannot be told."""
+def load_removals(look: Look) -> tuple[dict[Task, list[Result]], dict[Task, str]]:
+    """Return the removals of each task's seeds, and which of these have not been run: its parts cannot be told."""
     found: dict[Task, list[Result]] = {task: [] for task in TASKS}
-    missing = []
+    missing: dict[Task, list[str]] = {task: [] for task in TASKS}
     for task in TASKS:
         for seed in SEEDS:
             try:
                 found[task].append(look.load(f"hop_kinds/{task}_{seed}"))
             except MissingResultError:
-                missing.append(f"{task}_{seed}")
-    if missing:
-        said = f"accuracy in the {sum(map(len, found.values()))} of {len(TASKS) * len(SEEDS)} models that were run,"
-        look.headline(
-            said,
-            "; ".join(
-                say_accuracy(found[task], task, kind) for _, task, kind, needed in NEEDS if needed and found[task]
-            ),
-        )
-    look.require(f"every seed has been run; missing: {', '.join(missing) or 'none'}", not missing)
-    return found
+                missing[task].append(f"{task}_{seed}")
+    return found, {task: ", ".join(names) for task, names in missing.items()}
 
 
 def say_accuracy(removals: Sequence[Result], task: Task, kind: int) -> str:
@@ -376,17 +367,19 @@ def necessity(look: Look):
     seeds agree, and depends on the model if they do not.
     """
     yield from ask_forbidden(look)
-    removals = load_removals(look)
+    removals, missing = load_removals(look)
     words = []
     for name, task, kind, needed in NEEDS:
-        for case, result in name_seeds(removals[task]):
+        if missing[task]:
+            yield part(name, all_agree=True), untold(f"not run: {missing[task]}")
+        for case, result in () if missing[task] else name_seeds(removals[task]):
             need = ask_need(result, kind, needed=needed)
             yield part(name, case, all_agree=True), need
             if needed and need.held:
                 yield from (
                     (part(f"{name}: {more}", case, asks="control"), held) for more, held in ask_controls(result, kind)
                 )
-        if needed:
+        if needed and removals[task]:
             words.append(say_accuracy(removals[task], task, kind))
     look.headline("accuracy", "; ".join(words), paper="fails each time")
 
@@ -405,10 +398,12 @@ def necessity(look: Look):
 )
 def pure_heads_are_critical_jointly(look: Look):
     """Does a model fail without all its pure heads of one kind, and more than without those of neither kind?"""
-    removals, words = load_removals(look), []
+    (removals, missing), words = load_removals(look), []
     for _, task, kind, _ in NEEDS[:3]:
         said = f"{task.capitalize()}'s {KINDS[kind]} heads are critical together"
-        for case, result in name_seeds(removals[task]):
+        if missing[task]:
+            yield part(said), untold(f"not run: {missing[task]}")
+        for case, result in () if missing[task] else name_seeds(removals[task]):
             if (result["kind"] == kind).any():
                 yield part(said, case), ask_need(result, kind)
             if (result["kind"] == kind).any() and (result["kind"] == NEITHER).any():

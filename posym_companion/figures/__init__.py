@@ -15,6 +15,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from posym_figures import apply_style
+
 HOW = "How this figure is made"
 
 
@@ -59,10 +61,13 @@ class Shown:
 
 
 def shown(draw: Callable[..., Any]) -> Callable[..., Shown]:
-    """Return a function that shows what ``draw`` returns, with the code of ``draw`` in a fold below it."""
+    """Return a function that shows what ``draw`` returns, with the code of ``draw`` in a fold below it.
+
+    What Matplotlib draws has the style of all plots, and shows once.
+    """
 
     @functools.wraps(draw)
     def show(*args: Any, **options: Any) -> Shown:
-        return Shown(draw(*args, **options), draw)
+        return Shown(apply_style(draw)(*args, **options), draw)
 
     return show

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from posym_companion.figures import shown
-from posym_companion.one_head import StoredRuns
+from posym_companion.figures.success_by_frequency import find_stored_runs
 from posym_companion.one_head import trainer as draw_trainer
 from posym_companion.results import load_result
 from posym_companion.several_hops import facts_figure, hop_model, hops_figure, load_facts_model, multihop
@@ -86,22 +86,11 @@ def one_plane() -> Any:
     )
 
 
-def stored_runs(grid: Any, task: str, n: int) -> StoredRuns:
-    """Return the runs of a task at one length with one plane, a run an angle and seed."""
-    hits, asked = (grid[f"{task}_single_{n}/{name}"].astype(float) for name in ("hits", "asked"))
-    asked = asked[:, None]
-    by_position = np.where(asked > 0, hits / np.maximum(asked, 1), np.nan)
-    return StoredRuns(task, n, angles=grid["angles"], accuracy=hits.sum(-1) / asked.sum(-1), by_position=by_position)
-
-
 @shown
 def trainer() -> Any:
     """One plane, trained in the browser beside the stored runs."""
-    grid = load_result("frequency_control/full")
-    tasks = ("index", "retrieval", "induction")
     return draw_trainer(
-        [stored_runs(grid, task, n) for n in grid.settings["lengths"] for task in tasks],
-        **{name: grid.settings[name] for name in ("training", "attributes", "repetition", "test_inputs")},
+        **find_stored_runs([("index", "single"), ("retrieval", "single"), ("induction", "single")]),
         caption="The dot of your run falls on or near the line of stored runs. Index needs a fast plane. At 32 "
         "positions Retrieval needs a slower plane than Index, and longer texts need a still slower one. Just below "
         "the angles that learn Index, the first and the last position survive longest. At still slower angles no "

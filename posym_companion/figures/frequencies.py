@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from posym_companion.figures import Picture, shown
+from posym_companion.figures.exclusion import PARTS
 from posym_core import exclusion
 from posym_core.metrics import mean_interval, statistic_interval
 from posym_figures import (
@@ -23,7 +24,6 @@ from posym_figures import (
     Points,
     Readout,
     Slider,
-    apply_style,
     plots,
     slider_figure,
 )
@@ -36,10 +36,6 @@ def find_turn(part: float) -> float:
 
 
 HALF, BAND = find_turn(0.5), (find_turn(0.9), find_turn(0.1))
-PARTS: dict[str, Any] = {
-    "series": ("position", "symbol", "interaction"),
-    "colours": ("positional", "symbolic", "interaction"),
-}
 KINDS = {"local": "purple", "global": "yellow"}
 
 
@@ -139,21 +135,17 @@ def shares_by_id(
     ids = np.arange(1, found["symbol"].shape[-1] + 1)
     chosen = np.r_[0 : len(ids) : 4, len(ids) - 1]
 
-    @apply_style
-    def draw() -> Any:
-        figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 6.4))
-        for ax, kind in zip(axes, layers, strict=True):
-            each = [bracket(found[name][:, layers[kind]][..., chosen]) for name in PARTS["series"]]
-            value, low, high = np.stack(each, axis=1)
-            plots.curve(ids[chosen], value, lower=low, upper=high, ax=ax, x_label="frequency ID (fast to slow)",
-                        y_label="share of variance", y_limits=(-0.03, 1.03), title=f"{kind} layers",
-                        **PARTS)  # fmt: skip
-            ends = np.interp(-np.log(BAND[::-1]), -np.log(swept[kind]), ids)
-            ax.axvspan(*ends, color=PALETTE[6], alpha=0.2, linewidth=0)
-        return figure
-
+    figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 6.4))
+    for ax, kind in zip(axes, layers, strict=True):
+        each = [bracket(found[name][:, layers[kind]][..., chosen]) for name in PARTS["series"]]
+        value, low, high = np.stack(each, axis=1)
+        plots.curve(ids[chosen], value, lower=low, upper=high, ax=ax, x_label="frequency ID (fast to slow)",
+                    y_label="share of variance", y_limits=(-0.03, 1.03), title=f"{kind} layers",
+                    **PARTS)  # fmt: skip
+        ends = np.interp(-np.log(BAND[::-1]), -np.log(swept[kind]), ids)
+        ax.axvspan(*ends, color=PALETTE[6], alpha=0.2, linewidth=0)
     return Picture(
-        draw(),
+        figure,
         caption="The curves are variance shares of single planes of Gemma 3 270M (means with 95% intervals). In both "
         "kinds of layers the symbol's share (orange) rises in or next to the law's transition band (grey), which lies "
         "at different IDs.",
@@ -175,28 +167,23 @@ def along_a_line(turn: np.ndarray, n: int) -> np.ndarray:
 @shown
 def law_in_a_model(kept: np.ndarray, layers: Mapping[str, np.ndarray], swept: Mapping[str, Any], n: int) -> Picture:
     """S / (S + I) of a model's planes against the law."""
-
-    @apply_style
-    def draw() -> Any:
-        figure, ax = plt.subplots(figsize=(WIDTH, 3.8))
-        for kind, colour in KINDS.items():
-            window = np.flatnonzero((swept[kind] > 0.05) & (swept[kind] < 70))[::2]
-            value, low, high = bracket(kept[:, layers[kind]][..., window])
-            plots.curve(swept[kind][window], value, lower=low, upper=high, colours=(colour,), x_log=True, dots=True,
-                        ax=ax, x_label="θ · n, radians swept (fast to slow)", y_label="S / (S + I)",
-                        y_limits=(-0.03, 1.03))  # fmt: skip
-        for line, kind in zip(list(ax.lines), KINDS, strict=True):
-            line.set_label(kind)
-        axis = np.geomspace(0.05, 70, 400)
-        ax.plot(axis, sum_phases(axis, n), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="law, |D|²")
-        ax.plot(axis, along_a_line(axis, n), color=INK, linewidth=1.3, linestyle=":", label="contents along a line")
-        ax.invert_xaxis()
-        ax.legend(loc="upper left")
-        ax.axvspan(*BAND, color=PALETTE[6], alpha=0.2, linewidth=0)
-        return figure
-
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.8))
+    for kind, colour in KINDS.items():
+        window = np.flatnonzero((swept[kind] > 0.05) & (swept[kind] < 70))[::2]
+        value, low, high = bracket(kept[:, layers[kind]][..., window])
+        plots.curve(swept[kind][window], value, lower=low, upper=high, colours=(colour,), x_log=True, dots=True,
+                    ax=ax, x_label="θ · n, radians swept (fast to slow)", y_label="S / (S + I)",
+                    y_limits=(-0.03, 1.03))  # fmt: skip
+    for line, kind in zip(list(ax.lines), KINDS, strict=True):
+        line.set_label(kind)
+    axis = np.geomspace(0.05, 70, 400)
+    ax.plot(axis, sum_phases(axis, n), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="law, |D|²")
+    ax.plot(axis, along_a_line(axis, n), color=INK, linewidth=1.3, linestyle=":", label="contents along a line")
+    ax.invert_xaxis()
+    ax.legend(loc="upper left")
+    ax.axvspan(*BAND, color=PALETTE[6], alpha=0.2, linewidth=0)
     return Picture(
-        draw(),
+        figure,
         caption="Both kinds of layers rise where the dashed law |D|² rises. The coloured curves are the fraction of "
         "the contents' variance that stays symbolic (means over heads with 95% intervals). The dotted line is the "
         "expected mean for contents along a line.",
@@ -209,25 +196,20 @@ def law_in_a_model(kept: np.ndarray, layers: Mapping[str, np.ndarray], swept: Ma
 @shown
 def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, np.ndarray], mine: Any) -> Picture:
     """The angle at the threshold, times the number of keys ``[length, layer]``, against that number."""
-
-    @apply_style
-    def draw() -> Any:
-        figure, ax = plt.subplots(figsize=(WIDTH, 3.4))
-        for kind, colour in KINDS.items():
-            each = [mean_interval(values[np.isfinite(values)]) for values in crossings[kind]]
-            value, low, high = np.array([[x.value, x.low, x.high] for x in each]).T
-            plots.curve(keys[kind] * (1.03 if kind == "global" else 1), value, lower=low, upper=high, x_log=True,
-                        dots=True, colours=(colour,), ax=ax, x_label="keys n", y_limits=(0, 5),
-                        y_label="angle at the threshold, times n")  # fmt: skip
-        for line, kind in zip(list(ax.lines), KINDS, strict=True):
-            line.set_label(f"{kind} layers")
-            ax.plot(*mine[kind], "x", color=line.get_color())
-        ax.axhline(HALF, color=INK, linestyle=(0, (4, 2)), linewidth=1, label="the law")
-        ax.legend(loc="lower center", ncols=3)
-        return figure
-
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    for kind, colour in KINDS.items():
+        each = [mean_interval(values[np.isfinite(values)]) for values in crossings[kind]]
+        value, low, high = np.array([[x.value, x.low, x.high] for x in each]).T
+        plots.curve(keys[kind] * (1.03 if kind == "global" else 1), value, lower=low, upper=high, x_log=True,
+                    dots=True, colours=(colour,), ax=ax, x_label="keys n", y_limits=(0, 5),
+                    y_label="angle at the threshold, times n")  # fmt: skip
+    for line, kind in zip(list(ax.lines), KINDS, strict=True):
+        line.set_label(f"{kind} layers")
+        ax.plot(*mine[kind], "x", color=line.get_color())
+    ax.axhline(HALF, color=INK, linestyle=(0, (4, 2)), linewidth=1, label="the law")
+    ax.legend(loc="lower center", ncols=3)
     return Picture(
-        draw(),
+        figure,
         caption="The curves are the threshold <em>θ*n</em> against the number <em>n</em> of keys that the last token "
         "sees (mean over layers with 95% intervals). Local layers see at most 511 keys before the query. The dashed "
         "line is the law's 2.78, and the crosses are your run. While the number of keys grows about thirty-fold in "

@@ -135,7 +135,6 @@ def smallest_betas() -> Picture:
         x_label="tokens",
         y_label="smallest β",
     )
-    plt.close(drawing)
     return Picture(
         drawing,
         caption="The blue curve, Index at the paper’s angle, climbs in steps above the grey line, the least that any "
@@ -167,7 +166,6 @@ def discrepancies() -> Picture:
             y_label="discrepancy",
             ax=ax,
         )
-    plt.close(drawing)
     return Picture(
         drawing,
         caption="For Index the best input lies above the grey bound at many positions, and for Retrieval with eight "

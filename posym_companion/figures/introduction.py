@@ -9,29 +9,22 @@ import torch
 from torch import Tensor
 
 from posym_companion.figures import shown
+from posym_companion.figures.where_and_what import attend_to_facts
 from posym_figures import Bars, Points, Slider, slider_figure
 from posym_profile import binding_prompts, load_model, profile
 from posym_profile.scores import map_layers
 
 
-def attend_to_facts(C: Tensor, standing: Tensor, span: slice) -> Tensor:
-    """Return the mean attention to a token in each place, when fact ``standing[b]`` stands in place ``b``."""
-    order = torch.arange(len(C))
-    order[span] = order[span].unflatten(0, (len(standing), -1))[standing].flatten()
-    weights = C.double()[order, torch.arange(len(C))].softmax(-1)
-    return weights[span].unflatten(0, (len(standing), -1)).mean(-1)
-
-
-def swap_most_and_least(C: Tensor, span: slice, facts: int) -> Tensor:
+def swap_most_and_least(C: Tensor, start: int, length: int, facts: int) -> np.ndarray:
     """Return attention before and after exchanging the facts attended to most and least, ``[2, series, place]``."""
-    home = torch.arange(facts)
-    before = attend_to_facts(C, home, span)
-    most, least = int(before.argmax()), int(before.argmin())
-    swapped = home.clone()
-    swapped[[most, least]] = swapped[[least, most]]
-    both = [(before, home), (attend_to_facts(C, swapped, span), swapped)]
+    logits, home = C.double().numpy(), np.arange(facts)
+    before = attend_to_facts(logits, home, start, length)
+    most, least = before.argmax(), before.argmin()
+    swapped = home.copy()
+    swapped[[most, least]] = least, most
+    both = [(before, home), (attend_to_facts(logits, swapped, start, length), swapped)]
     groups = [(home != most) & (home != least), home == most, home == least]
-    return torch.stack([torch.stack([d * group[who] for group in groups]) for d, who in both])
+    return np.stack([np.stack([d * group[who] for group in groups]) for d, who in both])
 
 
 @shown
@@ -39,14 +32,14 @@ def two_facts_change_places() -> Any:
     """Every head of Gemma 3 270M by its scores, and its attention before and after two facts change places."""
     model, tokenizer = load_model()
     prompts = binding_prompts(tokenizer, facts=16, count=16)
-    facts, span = prompts.blocks, slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
+    facts, layout = prompts.blocks, (prompts.start, prompts.block_length, prompts.blocks)
     scores = profile(model, prompts)
     positional, symbolic = (torch.tensor(x.mean("prompt").values) for x in (scores.positional, scores.symbolic))
     ranked = (positional - symbolic).flatten().argsort(descending=True)
     names = np.array([f"{head // positional.shape[1]}:{head % positional.shape[1]}" for head in range(len(ranked))])
     matrices = map_layers(model, prompts.input_ids[:1], lambda h: {"C": h.cross_logits()}, progress=False)["C"][0]
-    bars = torch.stack([swap_most_and_least(C, span, facts) for C in matrices.flatten(0, 1)[ranked]])
-    bars = bars / bars.sum((2, 3), keepdim=True)  # of what goes to the facts, before and after
+    bars = np.stack([swap_most_and_least(C, *layout) for C in matrices.flatten(0, 1)[ranked]])
+    bars = bars / bars.sum((2, 3), keepdims=True)  # of what goes to the facts, before and after
     plane = torch.stack([positional.flatten(), symbolic.flatten()], -1).expand(len(ranked), -1, -1)
     labels = {"series": ("other facts", "most attended", "least attended"), "colours": ("grey", "green", "purple")}
     style = {

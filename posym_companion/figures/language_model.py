@@ -14,7 +14,7 @@ from posym_companion.figures import Picture, shown
 from posym_companion.language_models import head_explorer
 from posym_companion.results import load_result
 from posym_core.metrics import mean_interval
-from posym_figures import ARRAYS, PALETTE, STYLE, Bars, HeadInput, Readout, Slider, plots, slider_figure
+from posym_figures import ARRAYS, PALETTE, Bars, HeadInput, Readout, Slider, plots, slider_figure
 from posym_figures import head_explorer as draw_explorer
 
 SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}
@@ -89,7 +89,6 @@ def plane(pos: np.ndarray, sym: np.ndarray) -> Picture:
     square = figure.axes[0]
     square.fill_between([0, 1], [1, 0], 0, color="0.5", alpha=0.15, linewidth=0)
     square.text(0.25, 0.3, "empty by\ngeometry", ha="center", va="center", fontsize=9, color="0.5")
-    plt.close(figure)
     return Picture(
         figure,
         caption="Each point is a head with its mean scores over the prompts, coloured by layer. The shaded half is "
@@ -108,7 +107,6 @@ def contrasts(trends: Mapping[str, Any]) -> Picture:
     )
     ends: dict[str, Any] = {"lower": np.minimum(low, value), "upper": np.maximum(high, value)}
     figure = plots.dots([*trends], value, **ends, series=[*SCORES], x_label="early less late", reference=0.0)
-    plt.close(figure)
     return Picture(
         figure,
         caption="A dot is the median score of the early half of the layers less that of the late half, with its 95% "
@@ -125,18 +123,16 @@ def families() -> Picture:
     """Median scores by layer in two families of models, on a list and behind eight facts."""
     models = {"Gemma 3 270M": "gemma-3-270m", "SmolLM2 135M": "smollm2-135m"}
     fronts = {"on a list": "", "after eight facts": "_lead8"}
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(2, 2, figsize=(7.4, 4.4), sharex="row", sharey=True)
-        for row, (name, model) in zip(axes, models.items(), strict=True):
-            for ax, (where, front) in zip(row, fronts.items(), strict=True):
-                run = load_result(f"binding_profile/{model}_likes_16{front}_facts")
-                for paint, (label, score) in zip(PALETTE, SCORES.items(), strict=False):
-                    ax.plot(np.median(run[score].mean(0), -1), color=paint, label=label)
-                ax.set(title=f"{name}, {where}", ylim=(-0.02, 1.02), xlabel="layer")
-                ax.set_xticks(range(0, len(run["plane_angle"]), 5))
-            row[0].set_ylabel("median over heads")
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False)
-    plt.close(figure)
+    figure, axes = plt.subplots(2, 2, figsize=(7.4, 4.4), sharex="row", sharey=True)
+    for row, (name, model) in zip(axes, models.items(), strict=True):
+        for ax, (where, front) in zip(row, fronts.items(), strict=True):
+            run = load_result(f"binding_profile/{model}_likes_16{front}_facts")
+            for paint, (label, score) in zip(PALETTE, SCORES.items(), strict=False):
+                ax.plot(np.median(run[score].mean(0), -1), color=paint, label=label)
+            ax.set(title=f"{name}, {where}", ylim=(-0.02, 1.02), xlabel="layer")
+            ax.set_xticks(range(0, len(run["plane_angle"]), 5))
+        row[0].set_ylabel("median over heads")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False)
     return Picture(
         figure,
         caption="The curves are median scores of the heads of each layer on 12 prompts of 16 facts (<em>likes</em>). "
@@ -152,22 +148,20 @@ def families() -> Picture:
 def longer() -> Picture:
     """Scores of all heads, and shares of their planes weighted with energy, by the length of running text."""
     runs = [load_result(f"plane_profile/gemma-3-270m_text_{length}") for length in LENGTHS]
-    with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.3), layout="constrained")
-        for paint, name in zip(PALETTE, SCORES.values(), strict=False):
-            layers = [mean_interval(run[name].astype(float).mean((0, 2))) for run in runs]
-            left.plot(LENGTHS, [each.value for each in layers], "o-", color=paint, label=name)
-            ends = [[getattr(each, end) for each in layers] for end in ("low", "high")]
-            left.fill_between(LENGTHS, *ends, color=paint, alpha=0.2, linewidth=0)
-            for kind, some, style in (("local", LOCAL, "-"), ("global", GLOBAL, "--")):
-                weighted = [run[f"{name}_share"].astype(float) * run["energy_share"].astype(float) for run in runs]
-                y = [np.nansum(x, -1)[some].mean() for x in weighted]
-                right.plot(LENGTHS, y, style, color=paint, label=f"{name}, {kind}")
-        left.set(xscale="log", ylim=(0, 1), xlabel="tokens", ylabel="score of the head")
-        right.set(xscale="log", ylim=(0, 1), xlabel="tokens", ylabel="share of variance")
-        left.legend(frameon=False)
-        right.legend(frameon=False, fontsize=7.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
-    plt.close(figure)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.3), layout="constrained")
+    for paint, name in zip(PALETTE, SCORES.values(), strict=False):
+        layers = [mean_interval(run[name].astype(float).mean((0, 2))) for run in runs]
+        left.plot(LENGTHS, [each.value for each in layers], "o-", color=paint, label=name)
+        ends = [[getattr(each, end) for each in layers] for end in ("low", "high")]
+        left.fill_between(LENGTHS, *ends, color=paint, alpha=0.2, linewidth=0)
+        for kind, some, style in (("local", LOCAL, "-"), ("global", GLOBAL, "--")):
+            weighted = [run[f"{name}_share"].astype(float) * run["energy_share"].astype(float) for run in runs]
+            y = [np.nansum(x, -1)[some].mean() for x in weighted]
+            right.plot(LENGTHS, y, style, color=paint, label=f"{name}, {kind}")
+    left.set(xscale="log", ylim=(0, 1), xlabel="tokens", ylabel="score of the head")
+    right.set(xscale="log", ylim=(0, 1), xlabel="tokens", ylabel="share of variance")
+    left.legend(frameon=False)
+    right.legend(frameon=False, fontsize=7.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     return Picture(
         figure,
         caption="The curves are mean scores over all 72 heads with 95% intervals over layers (left), and shares of "

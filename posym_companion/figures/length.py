@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from posym_companion import theory
-from posym_companion.figures import Picture, shown
+from posym_companion.figures import shown
 from posym_companion.results import Result
 from posym_core.metrics import rope_angles
-from posym_figures import Guess, Lines, Readout, Slider, plots, slider_figure
+from posym_figures import Guess, Lines, Readout, Slider, slider_figure
 
 GPTJ = rope_angles(128).numpy()
 TURNS = {
@@ -87,35 +86,6 @@ def hardest_distance() -> Any:
         alt="A sampled cosine with a line at the distance whose value is nearest to one; below it a falling staircase "
         "under the straight line of two pi over N.", digits=3, compute=hardest,
     )  # fmt: skip
-
-
-@shown
-def smallest_betas() -> Picture:
-    """The smallest β of Index with one to eight of GPT-J's planes, by length, beside Retrieval's."""
-    lengths = np.unique(np.geomspace(4, 850, 60).round().astype(int)).tolist()
-    few = [4, 8, 16, 32, 64, 128, 256, 400]
-    slow = [theory.find_retrieval_beta(N, 8, float(GPTJ[-1])) for N in few]
-    index = [[theory.find_planes_beta(N, GPTJ[:planes].tolist()) for N in lengths] for planes in (1, 2, 4, 8)]
-    retrieval = np.exp(np.interp(np.log(lengths), np.log(few), np.log(slow), right=np.nan))
-    drawing = plots.curve(
-        lengths,
-        np.array([*index, retrieval]),
-        series=("Index, 1 plane", *(f"Index, {planes} planes" for planes in (2, 4, 8)), "Retrieval, 1 plane"),
-        colours=("positional", "sky", "purple", "yellow", "symbolic"),
-        x_log=True,
-        y_log=True,
-        x_label="tokens",
-        y_label="smallest β",
-    )
-    plt.close(drawing)
-    return Picture(
-        drawing,
-        caption="One plane needs a β thousands of times that of two planes, and with eight planes Index does not need "
-        "more than Retrieval. Index uses GPT-J’s fastest planes, and Retrieval its slowest.",
-        alt="Curves over length, both axes logarithmic. Index with one plane climbs in steps to hundreds of thousands; "
-        "with two planes to about two hundred; with four to about fifty; with eight it stays near ten, below Retrieval "
-        "near twenty.",
-    )
 
 
 def attend(use: np.ndarray, lengths: np.ndarray) -> list[float]:

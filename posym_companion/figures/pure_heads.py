@@ -45,7 +45,6 @@ def history(runs: Runs, lean: Mapping[str, np.ndarray]) -> Picture:
             column_labels=ticks,
             ax=ax,
         )
-    plt.close(drawing)
     return Picture(
         drawing,
         caption="In Number all layers begin pale, with two nearly equal scores. Layers 1 to 3 become positional (blue) "
@@ -85,7 +84,6 @@ def becoming(runs: Runs, mine: Result) -> Picture:
         )
     for line, own in zip(axes[0].lines, look(mine).T, strict=True):
         axes[0].plot(mine["checkpoint_step"], own, "x:", color=line.get_color())
-    plt.close(drawing)
     return Picture(
         drawing,
         caption="In both tasks accuracy rises before the shares of pure positional and pure symbolic heads do. Entropy "

@@ -34,31 +34,25 @@ def accuracy(cell: str, run: Result | None = None) -> np.ndarray:
     return run[f"{cell}/hits"].sum(-1) / run[f"{cell}/asked"].sum(-1)[:, None]
 
 
-def draw_means(x: np.ndarray, values: list[np.ndarray], names: Any, **options: Any) -> Any:
-    """Draw means over seeds with 95% intervals from Student's distribution; angles run from fast to slow."""
-    least, most = (-np.inf, np.inf) if "reference" in options else (0, 1)
-    known = [student_interval(v, least=least, most=most) for v in values]
-    value, low, high = (np.stack([getattr(one, part) for one in known]) for part in ("value", "low", "high"))
-    figure = plots.curve(x, value, lower=low, upper=high, series=tuple(names), **options)
-    if options.get("x_log"):
-        figure.axes[0].invert_xaxis()
-    return figure
-
-
-@shown
-def trainer():
-    """A head that learns in the reader's browser, before the stored runs of the grid."""
+def find_stored_runs(kinds: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return what a trainer is given of the grid: runs of tasks with single planes or pairs, and how they were made."""
     run = load_result("frequency_control/full")
-    kinds = [("index", "single"), ("retrieval", "single"), ("induction", "single"), ("induction", "pair")]
     stored = [
         training_figure.StoredRuns(
             task, length, angles=run["angles"], accuracy=accuracy(cell := f"{task}_{kind}_{length}"),
             by_position=by_place(cell), fixed=0.0 if kind == "pair" else None)
         for length in run.settings["lengths"] for task, kind in kinds
     ]  # fmt: skip
+    made = {name: run.settings[name] for name in ("training", "attributes", "repetition", "test_inputs")}
+    return {"stored": stored, **made}
+
+
+@shown
+def trainer():
+    """A head that learns in the reader's browser, before the stored runs of the grid."""
+    kinds = [("index", "single"), ("retrieval", "single"), ("induction", "single"), ("induction", "pair")]
     return training_figure.trainer(
-        stored,
-        **{name: run.settings[name] for name in ("training", "attributes", "repetition", "test_inputs")},
+        **find_stored_runs(kinds),
         caption="The line shows the mean of the stored runs of this chapter for the same task, length and number of "
         "planes, and the band reaches from their lowest to their highest seed. Your dot shows your own run. The dotted "
         "line marks the angle that is set, and dashed curves show your previous run.",
@@ -112,13 +106,16 @@ def one_angle_two_tasks():
 def accuracy_by_angle(mine: Result):
     """Accuracy of four kinds of toys over the angle, stored and in the reader's run."""
     angles, cells = load_result("frequency_control/full")["angles"], SINGLE | ONE | PAIR
-    values = [accuracy(f"{cell}_32") for cell in cells.values()]
-    figure = draw_means(
-        angles, values, cells, colours=COLOURS, x_log=True, x_label=ANGLE, y_label="accuracy", y_limits=(0, 1.02)
-    )
+    known = [student_interval(accuracy(f"{cell}_32"), least=0, most=1) for cell in cells.values()]
+    value, low, high = (np.stack([getattr(one, part) for one in known]) for part in ("value", "low", "high"))
+    figure = plots.curve(
+        angles, value, lower=low, upper=high, series=tuple(cells), colours=COLOURS, x_log=True, x_label=ANGLE,
+        y_label="accuracy", y_limits=(0, 1.02),
+    )  # fmt: skip
     for line, cell in zip(figure.axes[0].lines, cells.values(), strict=True):
         yours = accuracy(f"{cell}_32", mine).mean(0)
         figure.axes[0].plot(mine["angles"][mine["frequencies"] - 1], yours, "x", color=line.get_color())
+    figure.axes[0].invert_xaxis()
     return Picture(
         figure,
         caption="From fast planes on the left to slow ones on the right, Index is solved first and Retrieval last, and "
@@ -146,23 +143,6 @@ def accuracy_by_place():
         "beside the ends are the darkest. The two dark cells near the top are explained below. The map shows the "
         "accuracy of Index at 32 positions, as a mean over seeds.",
         alt="Rows of angle, columns of position: Index is bright above a boundary and dark below it.",
-    )
-
-
-@shown
-def ends_and_middle(bends: dict[str, np.ndarray]):
-    """Accuracy at the ends minus accuracy in the middle, over the angle."""
-    angles = load_result("frequency_control/full")["angles"]
-    figure = draw_means(
-        angles, list(bends.values()), bends, colours=COLOURS[:2], x_log=True, x_label=ANGLE,
-        y_label="ends minus middle", reference=0.0,
-    )  # fmt: skip
-    return Picture(
-        figure,
-        caption="Where accuracy falls at slow angles Index is above 0, and Retrieval is below it. At the beginning of "
-        "this fall, at 0.056 rad, Index is below 0. Its peak at 0.42 rad comes from the two dark cells in the middle. "
-        "The curves show the mean over seeds at 32 positions with its 95% interval.",
-        alt="Two curves over the angle: Index dips a little and then rises far above zero, Retrieval dips below zero.",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,7 +11,7 @@ import numpy as np
 from posym_companion.figures import Picture, shown
 from posym_companion.results import Result, load_result
 from posym_core.metrics import mean_interval
-from posym_figures import PALETTE, STYLE, Bars, Choice, Lines, Points, Readout, Slider, plots, slider_figure
+from posym_figures import PALETTE, Bars, Choice, Lines, Points, Readout, Slider, slider_figure
 
 # A head carries the answer if patching it alone moves so much of the preference.
 CARRIES = 0.2
@@ -57,22 +57,6 @@ def learning(carries: np.ndarray) -> Any:
         "learns, the marked head stays at the upper left, while many grey heads move to the lower right.",
         alt="A scatter of heads over positional and symbolic score, bars of right answers for three wordings and "
         "numbers of one head, for the number of steps that the slider sets.",
-    )
-
-
-@shown
-def restored(share: np.ndarray, heads: Sequence[tuple[int, int]]) -> Picture:
-    """Draw the share that each of some heads brings back, ``[run, layer, head]``."""
-    some = np.stack([share[:, layer, head] for layer, head in heads], -1)
-    ends = {"lower": some.min(0)[None], "upper": some.max(0)[None]}
-    names = [f"{layer}:{head}" for layer, head in heads]
-    figure = plots.dots(names, some.mean(0)[None], **ends, colours=("symbolic",), x_label="share brought back")
-    plt.close(figure)
-    return Picture(
-        figure,
-        caption="Each dot shows how much of the difference one head brings back when it alone is patched, as a mean "
-        "over three runs of teaching with their range. One head brings back nearly everything.",
-        alt="Dots for eight heads: 11:2 near one, 15:2 near three tenths, the others near zero or a little below.",
     )
 
 
@@ -135,17 +119,15 @@ def removed(curves: Mapping[str, tuple[Any, Mapping[str, np.ndarray]]]) -> Pictu
     looks |= {"late first": (6, "-"), "early first": (6, "--")}
     names = ("symbolic score", "symbol's share of the cube", "energy of slow planes", "copying", "last layers first",
              "first layers first")  # fmt: skip
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, len(curves), figsize=(7.6, 3.8), layout="constrained", sharey=True)
-        for ax, (model, (counts, right)) in zip(axes, curves.items(), strict=True):
-            x = np.log2(1 + np.array(counts))
-            for order, (paint, line) in looks.items():
-                ax.plot(x, right[order][0], line, color=PALETTE[paint], marker="o", ms=3)
-            ax.set_xticks(x, counts)
-            ax.set(xlabel=f"heads removed, of {counts[-1]}", title=model)
-        axes[0].set_ylabel("right answers")
-        figure.legend(axes[0].lines, names, loc="outside lower center", ncols=3, handlelength=4)
-    plt.close(figure)
+    figure, axes = plt.subplots(1, len(curves), figsize=(7.6, 3.8), layout="constrained", sharey=True)
+    for ax, (model, (counts, right)) in zip(axes, curves.items(), strict=True):
+        x = np.log2(1 + np.array(counts))
+        for order, (paint, line) in looks.items():
+            ax.plot(x, right[order][0], line, color=PALETTE[paint], marker="o", ms=3)
+        ax.set_xticks(x, counts)
+        ax.set(xlabel=f"heads removed, of {counts[-1]}", title=model)
+    axes[0].set_ylabel("right answers")
+    figure.legend(axes[0].lines, names, loc="outside lower center", ncols=3, handlelength=4)
     return Picture(
         figure,
         caption="The curves show the share of right answers of both models, taught to bind, as heads are removed. In "

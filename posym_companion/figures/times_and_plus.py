@@ -10,7 +10,7 @@ import numpy as np
 from posym_companion.figures import Picture, shown
 from posym_companion.results import load_result
 from posym_core.encodings import LABELS
-from posym_figures import PALETTE, WIDTH, Heatmap, Lines, Readout, Slider, apply_style, plots, slider_figure
+from posym_figures import PALETTE, WIDTH, Heatmap, Lines, Readout, Slider, plots, slider_figure
 
 
 @shown
@@ -42,9 +42,9 @@ def one_cosine(G: np.ndarray) -> Any:
     )  # fmt: skip
 
 
-@apply_style
-def draw_spectra(run: Any, mine: Any) -> Any:
-    """Draw median spectra of queries, keys and logits under the three ways to place them, thin in a reader's run."""
+@shown
+def spectra(run: Any, mine: Any) -> Picture:
+    """Median spectra of queries, keys and logits under the three ways to place them, thin in a reader's run."""
     figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 8.4), layout="constrained")
     ways = {"without positions": (6, "-"), "mean kernel": (5, "--"), "the model's rotation": (3, ":")}
     for ax, kind, title in zip(axes, ("query", "key", "logits"), ("Queries", "Keys", "Logits"), strict=True):
@@ -55,14 +55,8 @@ def draw_spectra(run: Any, mine: Any) -> Any:
             ax.plot(np.arange(1, len(own) + 1), own, linewidth=0.8, **look)
         ax.set(yscale="log", xlabel="rank", ylabel="value / largest", title=title)
     axes[0].legend()
-    return figure
-
-
-@shown
-def spectra(run: Any, mine: Any) -> Picture:
-    """Spectra of Gemma's queries, keys and logits."""
     return Picture(
-        draw_spectra(run, mine),
+        figure,
         caption="Spectra of Gemma's queries, keys and logits, as medians over heads, layers and windows, each divided "
         "by its largest value without positions, with thin lines for your run. For queries and keys the model's "
         "rotation flattens the spectrum, though less than a mean kernel does. For logits the dotted line lies above "

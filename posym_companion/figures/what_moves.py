@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.figures import Picture, shown
-from posym_figures import PALETTE, STYLE, Bars, Choice, Slider, plots, slider_figure
+from posym_figures import PALETTE, Bars, Choice, Slider, plots, slider_figure
 from posym_profile import binding_prompts
 from posym_profile.scores import map_layers
 
@@ -85,14 +85,12 @@ ALT = (
 @shown
 def triangles(cubes: Mapping[int, Any]) -> Picture:
     """Every head between symbol, origin and place, with nothing and with eight facts in front."""
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained")
     for ax, (lead, cube) in zip(axes, cubes.items(), strict=True):
         three = [cube.shares[name] for name in ("symbol", "origin", "place")]
         layers = np.repeat(np.arange(len(three[0])), three[0].shape[1])
         title = f"{lead or 'No'} facts in front"
         plots.share_triangle(*(share.flatten() for share in three), layers=layers, title=title, ax=ax)
-    plt.close(figure)
     return Picture(
         figure,
         caption="The left triangle shows one prompt of eight facts, and the right one the same prompt behind eight "
@@ -108,16 +106,14 @@ def triangles(cubes: Mapping[int, Any]) -> Picture:
 def origin_shares(whole: Mapping[str, float], token: Mapping[str, float]) -> Picture:
     """Origin's share of the symbolic part by kind of prompt, of whole facts and at the token that differs."""
     names = list(whole)[::-1]
-    with plt.rc_context(STYLE):
-        figure, ax = plt.subplots(figsize=(6.8, 4.2), layout="constrained")
-        at = np.arange(len(names))
-        for step, (label, shares) in enumerate({"at the attribute's token": token, "whole facts": whole}.items()):
-            y = at + 0.36 * (step - 0.5)
-            paint = PALETTE[(6, 3)[step]]
-            ax.barh(y, [shares.get(name, 0) for name in names], 0.34, label=label, color=paint)
-        ax.set(yticks=at, yticklabels=names, xlim=(0, 1), xlabel="origin's share of the symbolic part, median head")
-        figure.legend(loc="outside upper right", ncols=2, frameon=False)
-    plt.close(figure)
+    figure, ax = plt.subplots(figsize=(6.8, 4.2), layout="constrained")
+    at = np.arange(len(names))
+    for step, (label, shares) in enumerate({"at the attribute's token": token, "whole facts": whole}.items()):
+        y = at + 0.36 * (step - 0.5)
+        paint = PALETTE[(6, 3)[step]]
+        ax.barh(y, [shares.get(name, 0) for name in names], 0.34, label=label, color=paint)
+    ax.set(yticks=at, yticklabels=names, xlim=(0, 1), xlabel="origin's share of the symbolic part, median head")
+    figure.legend(loc="outside upper right", ncols=2, frameon=False)
     return Picture(
         figure,
         caption="Each pair of bars is one kind of prompt (<em>likes</em>, 16 facts). Origin is most of the symbolic "

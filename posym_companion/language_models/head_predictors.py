@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.metrics import BlockLayout
+from posym_core.metrics import BlockLayout, score_swaps
 from posym_profile.capture import capture, find_input_device
 from posym_profile.interventions import find_output_projections, record_head_outputs
 from posym_profile.planes import Planes, find_planes
@@ -57,8 +57,7 @@ def language_predictors(
     planes = find_planes(model, prompts.input_ids.shape[1])
     predictors = predict_from_swaps(model, prompts, planes)
     cubes = [
-        origin_cube(model, prompts.input_ids[number], **prompts.layout, seed=seed + number, planes=planes)
-        for number in range(squares)
+        origin_cube(model, prompts.input_ids[number], **prompts.layout, seed=seed + number) for number in range(squares)
     ]
     predictors |= predict_from_cubes(cubes)
     predictors |= copying_scores(model, prompts)
@@ -83,7 +82,7 @@ def swap_predictors(
     heads: LayerHeads, swaps: BlockLayout, asked: Int64[Tensor, " prompt"]
 ) -> dict[str, Float[Tensor, "prompt key_head group"]]:
     """Return the same of one layer on every prompt; ``asked`` is the block asked about."""
-    scores = heads.swap_scores(swaps)
+    scores = score_swaps(heads, swaps)
     attention = scores.attention * swaps.block_length
     index = asked.to(attention.device)[:, None, None, None].expand(*attention.shape[:-1], 1)
     energy = heads.frequency_shares(slice(swaps.start, swaps.stop)).energy

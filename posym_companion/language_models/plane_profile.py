@@ -15,7 +15,7 @@ import torch
 
 from posym_companion.experiments import SECOND, TAUGHT, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.head_measurements import PARTS, LayerLook, gather_bands, look
-from posym_core.metrics import BlockLayout
+from posym_core.metrics import BlockLayout, score_swaps
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import make_prompts
 from posym_profile.scores import LayerHeads
@@ -105,7 +105,7 @@ def measure(model: Any, tokenizer: Any, setting: PlaneProfile, *, progress: bool
         return BlockLayout(start=start, block_length=length, blocks=blocks)
 
     def score_far(name: str) -> Callable[[LayerLook], torch.Tensor]:
-        return lambda at: getattr(at.heads.swap_scores(replace(at.layout, blocks=at.layout.number - 1)), name)
+        return lambda at: getattr(score_swaps(at.heads, replace(at.layout, blocks=at.layout.number - 1)), name)
 
     wanted: dict[str, Any] = {name: name for name in ("positional", "symbolic", "entropy")}
     wanted |= {f"far_{name}": score_far(name) for name in PARTS[:2]}

@@ -17,6 +17,8 @@ from posym_core.metrics import (
     exclusion,
     list_swap_orders,
     score_permutations,
+    score_swaps,
+    tabulate_blocks,
 )
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
@@ -75,10 +77,10 @@ def measure_choices(
         home = prompts.layout
 
         def both(cut: dict[str, int], tau: float = TAU, eps: float = EPS) -> Tensor:
-            scores = heads.swap_scores(BlockLayout(**cut, tau=tau, eps=eps))
+            scores = score_swaps(heads, BlockLayout(**cut, tau=tau, eps=eps))
             return torch.stack([scores.positional, scores.symbolic], -1)
 
-        table = heads.block_table(BlockLayout(**home))
+        table = tabulate_blocks(heads, BlockLayout(**home))
         before = table.attention()
         kinds = []
         for source in (swaps, orders):

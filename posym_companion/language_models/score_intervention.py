@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.head_measurements import EPS, TAU
-from posym_core.metrics import BlockLayout, list_swap_orders, permute_blocks, score_permutations
+from posym_core.metrics import BlockLayout, list_swap_orders, permute_blocks, score_permutations, tabulate_blocks
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
 
@@ -27,7 +27,7 @@ def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: 
     layout = {"start": prompts.start, "block_length": prompts.block_length}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        table = heads.block_table(BlockLayout(**layout, blocks=prompts.blocks))
+        table = tabulate_blocks(heads, BlockLayout(**layout, blocks=prompts.blocks))
         return {"before": table.attention(), "inside": table.attention(orders)}
 
     measured = map_layers(model, prompts.input_ids, one_layer, progress=progress)

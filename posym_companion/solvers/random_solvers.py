@@ -24,6 +24,7 @@ from posym_companion.experiments import Experiment
 from posym_companion.solvers import task_solvers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
+from posym_core.metrics import score_swaps
 from posym_core.models import DecoderEnsemble
 from posym_core.store import choose_device
 
@@ -116,7 +117,7 @@ def measure_draw(
     for question in solver.questions:
         measured = []
         for heads in capture_heads(model, draw_questions(model, question, prompts, SCORING)):
-            scores = heads.swap_scores(fact_layout(solver))
+            scores = score_swaps(heads, fact_layout(solver))
             measured.append(torch.stack([scores.positional.mean(0)[:, 0], scores.symbolic.mean(0)[:, 0]], -1))
         rows.append(torch.stack(measured).unflatten(0, (len(solver.seeds), solver.layers)).cpu())
     return torch.stack(rows, 1).float().numpy()

@@ -163,7 +163,14 @@ def check_shapes(query: Tensor, keys: Tensor) -> None:
         )
     if keys.shape[-2] == 0:
         raise ValueError("keys must hold at least one key; got 0")
-    _broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+    try:
+        _broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+    except RuntimeError:
+        raise ValueError(
+            f"leading dimensions must broadcast; query has {tuple(query.shape[:-1])}, keys have "
+            f"{tuple(keys.shape[:-2])}. Heads that share keys need a dimension for their group: pass "
+            "query.unflatten(-2, (key_heads, -1)) and keys.unsqueeze(-3)"
+        ) from None
 
 
 def check_numbers(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionInputs:
-    """What one attention call of a forward pass computes its weights from.
+    """The inputs from which one attention call of a forward pass computes its weights.
 
     Attributes:
         index: number of the call within the forward pass, from 0; the layer, unless layers lack attention.

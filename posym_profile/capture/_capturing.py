@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from posym_core._checks import require_evaluation
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._padding import remove_padding
-from posym_profile.capture._recording import Recorder, record_calls
-from posym_profile.capture._routes import ROUTES, Route
+from posym_profile.capture._recording import FunctionReader, Recorder
+from posym_profile.capture._routes import ROUTES, Route, replace_forward, wrap_interface
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import (
     check_attention_kind,
@@ -127,7 +127,14 @@ def hook_attention(
     check_attention_kind(model)
     check_uncompiled(model)
     recorder = Recorder(model, receive, rows, verify, tokens)
-    with ONE_AT_A_TIME, record_calls(recorder, route):
+    functions, modules = FunctionReader(recorder), set(model.modules())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ONE_AT_A_TIME)
+        if route == "interface":
+            stack.enter_context(wrap_interface(model, modules, recorder.around))
+        else:
+            stack.enter_context(replace_forward(modules, functions.run_module))
+            stack.enter_context(functions)
         yield recorder.seen
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from posym_core._checks import require
 from posym_profile.capture._attention_calls import AttentionInputs
-from posym_profile.capture._routes import PRODUCTS, SOFTMAXES, Route, replace_forward, wrap_interface
+from posym_profile.capture._routes import PRODUCTS, SOFTMAXES
 from posym_profile.language_models._refusals import PLAIN, UnsupportedModelError, make_unsupported_error
 
 # Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
@@ -174,19 +173,7 @@ class Recorder:
         return output
 
 
-@contextlib.contextmanager
-def record_calls(recorder: Recorder, route: Route) -> Iterator[None]:
-    """Record, within the block, the attention calls of the recorder's model that take this route."""
-    if route == "interface":
-        with wrap_interface(recorder.model, set(recorder.model.modules()), recorder.around):
-            yield
-        return
-    functions = _Functions(recorder)
-    with replace_forward(recorder.model.modules(), functions.run_module), functions:
-        yield
-
-
-class _Functions(TorchFunctionMode):
+class FunctionReader(TorchFunctionMode):
     """Reads the calls of torch that attention is made of, in the module that runs innermost."""
 
     def __init__(self, recorder: Recorder) -> None:

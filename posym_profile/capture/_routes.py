@@ -84,11 +84,8 @@ def _eager_attention(module: nn.Module) -> Callable:
         function = getattr(sys.modules[cls.__module__], "eager_attention_forward", None)
         if function is not None:
             return function
-    raise make_unsupported_error(
-        module,
-        "uses eager attention, but its file defines no eager_attention_forward",
-        'load the model with attn_implementation="sdpa"',
-    )
+    why = "uses eager attention, but its file defines no eager_attention_forward"
+    raise make_unsupported_error(module, why, 'load the model with attn_implementation="sdpa"')
 
 
 def limit_to_thread(hook: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,11 +26,9 @@ def unwrap(model: Any) -> nn.Module:
         UnsupportedModelError: if the wrapper does more than its model, so that this would be another model: learned
             prompts or prefixes, adapters that are mixed on the way, edits of nnsight.
     """
-    while True:
-        inside = _find_inside(model)
-        if inside is None:
-            return model
+    while (inside := _find_inside(model)) is not None:
         model = inside
+    return model
 
 
 def unwrap_to_edit(model: Any) -> nn.Module:

@@ -64,12 +64,6 @@ def _find_projections(model: Any) -> list[tuple[nn.Module, int]]:
     middle = len(get_input_embeddings(model).weight) // 2
     ids = torch.tensor([[middle, middle + 1, middle]])
     forward_with_hook(model, ids, lambda call: calls.append((call.module, call.query.shape[1])))
-    projections = _KNOWN[model] = _find_by_calls(model, calls)
-    return projections
-
-
-def _find_by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[tuple[nn.Module, int]]:
-    """Find the projections of the modules that made these calls."""
     modules, numbers = {module for module, _ in calls}, {heads for _, heads in calls}
     projections = []
     for module, heads in calls:
@@ -81,6 +75,7 @@ def _find_by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[t
     if len(modules) < len(calls) or len(numbers) > 1:
         why = f"attends {len(calls)} times in a pass with {len(modules)} modules, of {sorted(numbers)} heads"
         raise make_unsupported_error(model, why, "use a model whose layers attend once each, with equally many heads")
+    _KNOWN[model] = projections
     return projections
 
 

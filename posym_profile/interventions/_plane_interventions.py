@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,7 +27,7 @@ PlaneChoice = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Intervention:
-    """What becomes of the planes of some heads; made by :func:`freeze_rotation`, :func:`remove_planes`,
+    """A change of the planes of some heads; made by :func:`freeze_rotation`, :func:`remove_planes`,
     :func:`change_base`.
 
     Attributes:
@@ -53,12 +54,26 @@ def select_all(angles: Float[Tensor, " plane"]) -> Bool[Tensor, " plane"]:
 
 def select_fastest(share: float) -> PlaneChoice:
     """Select the fastest ``share`` of the planes that rotate, from 0 to 1."""
-    return _select_share(share, lambda count, some: torch.arange(count) < some)
+    return _select_share(share, fastest=True)
 
 
 def select_slowest(share: float) -> PlaneChoice:
     """Select the slowest ``share`` of the planes that rotate, from 0 to 1: those that p-RoPE stops."""
-    return _select_share(share, lambda count, some: torch.arange(count) >= count - some)
+    return _select_share(share, fastest=False)
+
+
+def _select_share(share: float, fastest: bool) -> PlaneChoice:
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share of the planes lies between 0 and 1; got {share}")
+
+    def choose(angles: Tensor) -> Tensor:
+        rotating = (angles > 0).nonzero().flatten()
+        order = rotating[angles[rotating].argsort(descending=fastest, stable=True)]
+        mask = torch.zeros_like(angles, dtype=torch.bool)
+        mask[order[: round(share * len(order))]] = True
+        return mask
+
+    return choose
 
 
 def select_by_angle(slow: float, fast: float) -> PlaneChoice:
@@ -85,37 +100,29 @@ def select_by_id(frequencies: Sequence[int]) -> PlaneChoice:
     return choose
 
 
-def freeze_rotation(
-    choice: PlaneChoice = select_all,
-    *,
-    layers: Sequence[int] | None = None,
-    heads: Sequence[tuple[int, int]] | None = None,
-) -> Intervention:
-    """Set the angles of the chosen planes to 0: they go on comparing contents, wherever these stand."""
-    return Intervention(
-        change=lambda angles: (torch.where(choice(angles), 0, angles), select_all(angles)), layers=layers, heads=heads
-    )
+def freeze_rotation(choice: PlaneChoice = select_all, **where: Any) -> Intervention:
+    """Set the angles of the chosen planes to 0: they go on comparing contents, wherever these stand.
+
+    ``where`` is ``layers`` or ``heads``, as in :class:`Intervention`.
+    """
+    return Intervention(change=lambda angles: (torch.where(choice(angles), 0, angles), select_all(angles)), **where)
 
 
-def remove_planes(
-    choice: PlaneChoice = select_all,
-    *,
-    layers: Sequence[int] | None = None,
-    heads: Sequence[tuple[int, int]] | None = None,
-) -> Intervention:
-    """Take the chosen planes out of the logits.
+def remove_planes(choice: PlaneChoice = select_all, **where: Any) -> Intervention:
+    """Take the chosen planes out of the logits of ``layers`` or ``heads``, as in :class:`Intervention`.
 
     This is about rotation planes, and no ablation of heads: with all planes of ``heads`` taken out, their logits
     vanish. Such a head attends evenly to all keys that it sees and hands on the mean of their values. What a model
     does without a head is seen by :func:`posym_profile.interventions.ablate_heads`.
     """
-    return Intervention(change=lambda angles: (angles, ~choice(angles)), layers=layers, heads=heads)
+    return Intervention(change=lambda angles: (angles, ~choice(angles)), **where)
 
 
-def change_base(
-    times: float, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
-) -> Intervention:
-    """Give the planes that rotate the angles of another base: every layer's own, multiplied by ``times``."""
+def change_base(times: float, **where: Any) -> Intervention:
+    """Give the planes that rotate the angles of another base: every layer's own, multiplied by ``times``.
+
+    ``where`` is ``layers`` or ``heads``, as in :class:`Intervention`.
+    """
     if not 0 < times < math.inf:
         raise ValueError(f"a factor of a base must be a positive finite number; got {times}")
 
@@ -126,19 +133,4 @@ def change_base(
             new[rotating] *= rope_angles(2 * count, times).to(angles)
         return new, select_all(angles)
 
-    return Intervention(change=change, layers=layers, heads=heads)
-
-
-def _select_share(share: float, among: Callable[[int, int], Tensor]) -> PlaneChoice:
-    if not 0 <= share <= 1:
-        raise ValueError(f"a share of the planes lies between 0 and 1; got {share}")
-
-    def choose(angles: Tensor) -> Tensor:
-        rotating = angles > 0
-        count = int(rotating.sum())
-        rank = (-angles[rotating]).argsort(stable=True).argsort(stable=True)
-        mask = torch.zeros_like(rotating)
-        mask[rotating] = among(count, round(share * count)).to(angles.device)[rank]
-        return mask
-
-    return choose
+    return Intervention(change=change, **where)

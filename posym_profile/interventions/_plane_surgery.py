@@ -56,18 +56,13 @@ class EditedModel:
     angles: list[Float[Tensor, "head plane"]]
     kept: list[Bool[Tensor, "head plane"]]
 
-    def profile(
-        self,
-        input_ids: Int[Tensor, "prompt token"],
-        *,
-        start: int,
-        block_length: int,
-        blocks: int | None = None,
-        tau: float = 1e-4,
-    ) -> Dataset:
-        """Score every head of the edited model within the block; see :func:`posym_profile.profile`."""
+    def profile(self, input_ids: Int[Tensor, "prompt token"], **layout: Any) -> Dataset:
+        """Score every head of the edited model within the block, as :func:`posym_profile.profile` does.
+
+        ``layout`` is ``start``, ``block_length``, ``blocks`` and ``tau``.
+        """
         length = input_ids.shape[-1]
-        swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau).fit(length)
+        swaps = BlockLayout(**layout).fit(length)
 
         def measure(heads: LayerHeads) -> dict[str, Tensor]:
             angles = self.angles[heads.layer]

@@ -17,7 +17,7 @@ from posym_profile.prompts._drafts import Prompts
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How a model answers when it may choose among the named alternatives.
+    """The answers of a model that may choose among the named alternatives.
 
     Attributes:
         correct: whether the right answer's logit is above all others'.

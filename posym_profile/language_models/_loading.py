@@ -19,11 +19,12 @@ from posym_profile.language_models._packaged import (
     MODELS,
     NAMES,
     PACKAGED,
+    TAUGHT,
     convert_packaged,
     find_base,
+    load_finetuned_factors,
     load_packaged_tokenizer,
 )
-from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 
 
 def require_one_place(device: str, device_map: object) -> None:

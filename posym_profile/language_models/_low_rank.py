@@ -39,13 +39,11 @@ def add_lora(model: nn.Module, factors: LoraWeights) -> None:
     for name in _names(factors):
         weight = find_matrix(model, name).weight
         up, down = factors[f"{name}.up"], factors[f"{name}.down"]
-        if (up.shape[0], down.shape[1], up.shape[1]) != (*weight.shape, down.shape[0]):
+        if weight.is_meta or (up.shape[0], down.shape[1]) != weight.shape:
             raise ValueError(
-                f"the addition to {name} must be [{weight.shape[0]}, rank] times [rank, {weight.shape[1]}]; got "
-                f"{list(up.shape)} times {list(down.shape)}: it was made for another model"
+                f"{list(up.shape)} times {list(down.shape)} cannot be added to {name}, {list(weight.shape)} on "
+                f"{weight.device}; pass the additions of this model, loaded without device_map"
             )
-        if weight.is_meta:
-            raise ValueError(f"the weights of {name} are kept on disk; load the model without device_map")
         wide = torch.promote_types(weight.dtype, torch.float32)
         sums[name] = weight.to(wide) + up.to(weight.device, wide) @ down.to(weight.device, wide)
     with torch.no_grad():

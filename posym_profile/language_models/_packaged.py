@@ -2,6 +2,11 @@
 
 One table says where each model's file lies and what its checksum is. It is converted once into the cache, by what
 transformers makes of the file, and the checksums of the conversion are verified at each load.
+
+What a packaged model was taught are low-rank additions to its attention, which lie in the folder ``taught``. Gemma is
+provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms, and SmolLM2 under the Apache
+License 2.0. The additions modify these models' weights and are derivatives under the same terms; the file NOTICE beside
+them says so to whoever passes them on.
 """
 
 from __future__ import annotations
@@ -13,11 +18,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 from posym_core.store import cache_folder, find_cache_root, sha256
-from posym_profile.language_models._taught import TAUGHT
+from posym_profile.language_models._low_rank import read_factors
 
 PACKAGED = "gemma-3-270m"
 # Raised whenever other files would be written from the same weights.
@@ -106,7 +114,26 @@ MODELS = {
         known=[6777, 15044, 216, 1792, 197, 33, 1116, 35, 256, 36, 37],
     ),
 }
+
+
+class Taught(NamedTuple):
+    """The packaged model that was taught, and the SHA-256 of the file of its additions."""
+
+    base: str
+    sha256: str
+
+
+TAUGHT = {
+    "gemma-3-270m-binds": Taught(PACKAGED, "44661a2351dcca5689c040972a1e18c4e76ce07265582233baa2b6ee4c78b344"),
+    "smollm2-135m-binds": Taught("smollm2-135m", "e9bfc17dc5e7aa11254105e259fb5b0067dfd09f50f480125e79e0bbac5b2bf3"),
+}
 NAMES = (*MODELS, *TAUGHT)
+
+
+def load_finetuned_factors(name: str) -> dict[str, Tensor]:
+    """Read the additions of a taught model, checked."""
+    with as_file(files("posym_profile.language_models") / "taught" / f"{name}.safetensors") as path:
+        return read_factors(path, expected=TAUGHT[name].sha256)
 
 
 def find_base(name: str) -> str:

@@ -17,7 +17,7 @@ PLAIN = (bool, int, float, str)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelState:
-    """What a model was made of, without keeping any of it alive.
+    """The parts and settings of a model, without keeping any of them alive.
 
     Attributes:
         parts: tensors and functions that must still be these very ones.

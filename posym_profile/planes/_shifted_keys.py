@@ -4,7 +4,7 @@ Two passes suffice. In the first, each attention module notes its hidden states 
 second, every row of a batch has other positions. An attention module gets its noted hidden states in each row, is left
 as soon as its keys are known, and returns what it returned before. So do norms, MLPs and other modules beside attention
 that are given hidden states alone: they are not run again, and the second pass costs the keys' projections.
-A model that does not take rows of positions this way is asked for one row after another, in whole passes.
+A model that does not take rows of positions this way is asked for one row after another.
 """
 
 from __future__ import annotations
@@ -172,42 +172,35 @@ class ShiftedKeys:
 
     def one_by_one(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
         """Return the keys of all calls by a pass a row, the farthest first."""
-        rows = {}
-        for shift in sorted(shifts, reverse=True):
-            with self.replace_hidden(rows=1, leave=False):
-                rows[shift] = self.capture_keys(shift)
+        rows = {shift: self.in_one_batch((shift,)) for shift in sorted(shifts, reverse=True)}
         return [torch.cat(call) for call in zip(*(rows[shift] for shift in shifts), strict=True)]
 
     def in_one_batch(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
-        """Return the keys of all calls by one pass, whose attention modules alone have rows."""
-        with self.replace_hidden(rows=len(shifts), leave=True), _AlikeRowsOnce():
-            keys = self.capture_keys(*shifts, **self.inputs)
-        if [len(rows) for rows in keys] != len(self.callers) * [len(shifts)]:
-            raise RuntimeError("the model makes other attention calls than before")
-        return keys
+        """Return the keys of all calls by one pass, whose attention modules alone have rows.
 
-    def capture_keys(self, *shifts: int, **inputs: Any) -> list[Float[Tensor, "row sample dim"]]:
-        """Return the keys of a pass with every token but the final one moved back by a shift in each row."""
+        In each row every token but the final one is moved back by a shift.
+        """
         keys: list[Tensor] = []
 
         def receive(call: AttentionInputs) -> None:
             keys.append(call.keys[:, :, :-1].flatten(1, 2))
-            if self.leave:
-                raise _AnsweredError
+            raise _AnsweredError
 
+        inputs = {**self.inputs, "position_ids": self.positions(shifts)}
         # Keys alone count: which of them later queries see may depend on gaps between positions.
-        inputs["position_ids"] = self.positions(shifts)
-        forward_with_hook(self.model, self.input_ids, receive, rows=(0,), route=self.route, **inputs)
+        with self.replace_hidden(len(shifts)), _AlikeRowsOnce():
+            forward_with_hook(self.model, self.input_ids, receive, rows=(0,), route=self.route, **inputs)
+        if [len(rows) for rows in keys] != len(self.callers) * [len(shifts)]:
+            raise RuntimeError("the model makes other attention calls than before")
         return [rows.double() for rows in move_to_cpu(keys)]
 
     @contextlib.contextmanager
-    def replace_hidden(self, *, rows: int, leave: bool) -> Iterator[None]:
+    def replace_hidden(self, rows: int) -> Iterator[None]:
         """Give attention modules their noted hidden states in each row within the block, instead of their own.
 
-        With ``leave`` they are left once their keys are known, and return what they returned before.
+        They are left once their keys are known, and return what they returned before, as do modules beside them.
         """
         numbers: dict[nn.Module, int] = {}
-        self.leave = leave
 
         def run_module(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
             numbers[module] = numbers.get(module, -1) + 1
@@ -216,14 +209,11 @@ class ShiftedKeys:
                 hidden = self.hidden[place].expand(rows, -1, -1)
                 named = "hidden_states" in inputs
                 args, inputs = (args, inputs | {"hidden_states": hidden}) if named else ((hidden, *args[1:]), inputs)
-            if not leave or place not in self.returned:
-                return run(*args, **inputs)
-            if place in self.hidden:
                 with contextlib.suppress(_AnsweredError):
                     run(*args, **inputs)
-            return self.returned[place]
+            return self.returned[place] if place in self.returned else run(*args, **inputs)
 
-        with replace_forward([*self.callers, *(self.bypassed if leave else ())], run_module):
+        with replace_forward([*self.callers, *self.bypassed], run_module):
             yield
 
 

@@ -7,7 +7,7 @@ from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
 from posym_profile.scores._profiling import profile
-from posym_profile.scores._supported import Support, find_support, read_supported_decoders
+from posym_profile.scores._supported import find_support, read_supported_decoders
 from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "KeyAnova",
     "LayerHeads",
     "LongPromptWarning",
-    "Support",
     "average_views",
     "find_support",
     "make_head_views",

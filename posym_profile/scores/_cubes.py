@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +29,6 @@ from posym_core.metrics import (
 )
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.planes._rotary_planes import Planes
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import NUMBERS_HELD, map_layers
 from posym_profile.scores._visibility import (
@@ -90,7 +89,6 @@ def origin_cube(
     read: int | None = None,
     progress: bool = False,
     batch_size: int | None = None,
-    planes: Sequence[Planes] | None = None,
 ) -> KeyAnova:
     """Take symbol and origin of what heads read apart: one prompt, its blocks in the orders of a random Latin square.
 
@@ -102,7 +100,7 @@ def origin_cube(
     Args:
         model: see :func:`posym_profile.profile`.
         input_ids: one prompt, ``[token]`` or ``[1, token]``.
-        start, block_length, blocks, progress, planes: see :func:`posym_profile.profile`; the model runs once a block.
+        start, block_length, blocks, progress: see :func:`posym_profile.profile`; the model runs once a block.
         seed: of the Latin square.
         read: offset of the one key of a block whose logit counts; by default the log-sum-exp over the block's keys.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
@@ -136,7 +134,6 @@ def origin_cube(
         functools.partial(measure_cube_logits, swaps=swaps, read=read),
         progress=progress,
         batch_size=batch_size,
-        planes=planes,
         hold=NUMBERS_HELD,
     )
     seen = measured["seen"][0, :, 0].bool()

@@ -33,7 +33,7 @@ FLAT = 0.95
 
 
 def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Dataset:
-    """Make a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells what is of its layer."""
+    """Return a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells those of its layer."""
     import xarray
 
     several = ("query",) if len(queries) > 1 else ()
@@ -90,7 +90,7 @@ def top_heads(
 
 
 def tabulate_heads(scores: Dataset) -> DataFrame:
-    """Make a row for each head, or each query and head: means over prompts with 95% bootstrap intervals.
+    """Return a row for each head, or each query and head: means over prompts with 95% bootstrap intervals.
 
     The columns of ``heads.csv``, which ``posym profile`` writes. Heads that a layer does not have are left out.
     """
@@ -109,7 +109,7 @@ def tabulate_heads(scores: Dataset) -> DataFrame:
     columns |= average_heads(scores.entropy)
     columns["prompts"] = scores.positional.notnull().sum("prompt")
     columns["hidden_blocks"] = count_hidden_blocks(scores)
-    columns |= {name: scores[name] for name in ("window", *LABELS) if name in scores}
+    columns |= {name: scores[name] for name in LABELS if name in scores}
     for name in SHARES:
         if name in scores:
             columns |= average_heads(scores[name], intervals=name in MAIN_SHARES)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core.metrics import BlockLayout, exclusion, student_margin
+from posym_core.metrics import BlockLayout, exclusion, score_swaps, student_margin, tabulate_blocks
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
 from posym_profile.scores._profiling import score_layer
@@ -26,7 +26,7 @@ PLANE_PROMPTS = 8
 
 @dataclass(frozen=True)
 class Cuts:
-    """How the tokens of prompts of one shape are cut into blocks and scored.
+    """The blocks into which the tokens of prompts of one shape are cut, and the temperatures of their scores.
 
     Args:
         start: first token of the first block.
@@ -102,7 +102,7 @@ def make_head_views(
         }
 
     def measure_planes(heads: LayerHeads) -> dict[str, Tensor]:
-        scores = heads.swap_scores(cuts.make_layout(*cuts.shown), per_frequency=True, products=torch.float32)
+        scores = score_swaps(heads, cuts.make_layout(*cuts.shown), per_frequency=True, products=torch.float32)
         return {"plane_positional": scores.positional, "plane_symbolic": scores.symbolic}
 
     once: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
@@ -125,7 +125,7 @@ def _compute_attention(heads: LayerHeads) -> Tensor:
 
 def _measure_shares(heads: LayerHeads, swaps: BlockLayout) -> tuple[Tensor, Tensor]:
     """Measure the positional and symbolic share of logarithms of block sums; NaN where a block gets nothing."""
-    logs = heads.block_table(swaps).sums.log()
+    logs = tabulate_blocks(heads, swaps).sums.log()
     known = logs.isfinite().all(-1).all(-1)
     shares = exclusion(torch.where(known[..., None, None], logs, 0))
     positional, symbolic = (torch.where(known, x, torch.nan) for x in (shares.positional_share, shares.symbolic_share))

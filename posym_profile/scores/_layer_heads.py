@@ -11,15 +11,11 @@ from torch import Tensor
 
 from posym_core.metrics import (
     BlockLayout,
-    BlockTable,
     FrequencyShares,
     Heads,
-    SwapScores,
     cross_logits,
     frequency_shares,
     frequency_use,
-    score_swaps,
-    tabulate_blocks,
 )
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.planes._rotary_planes import Planes
@@ -60,12 +56,6 @@ class LayerHeads(Heads):
         some = self.keys[..., keys, :]
         return cross_logits(self.query, some, self.angles, scale=self.scale, per_frequency=per_frequency)
 
-    def swap_scores(
-        self, swaps: BlockLayout, *, per_frequency: bool = False, products: torch.dtype = torch.float64
-    ) -> SwapScores:
-        """Score swaps, see :func:`posym_core.swap_scores`."""
-        return score_swaps(self, swaps, per_frequency=per_frequency, products=products)
-
     def find_seen_blocks(self, swaps: BlockLayout) -> Bool[Tensor, "prompt block"]:
         """Find which blocks the query sees whole in every head; one that a window cuts in two is not among them.
 
@@ -76,10 +66,6 @@ class LayerHeads(Heads):
             return seen
         behind = swaps.start + swaps.block_length * torch.arange(1, swaps.number + 1, device=seen.device)
         return seen & (behind <= self.token[:, None])
-
-    def block_table(self, swaps: BlockLayout) -> BlockTable:
-        """Tabulate blocks, see :func:`posym_core.metrics.tabulate_blocks`."""
-        return tabulate_blocks(self, swaps)
 
     def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
         """Measure :func:`posym_core.frequency_shares` of some keys, by default all but the query's own."""

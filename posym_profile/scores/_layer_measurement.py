@@ -29,8 +29,6 @@ TOKENS_A_BATCH = 4096
 NUMBERS_HELD = 2**20
 # On a GPU, where each operation is dear and memory larger.
 NUMBERS_HELD_ON_GPU = 2**26
-# Numbers in results that may stay on a GPU until the pass is over.
-NUMBERS_KEPT = 2**24
 
 # Tokens whose queries are measured: negative from the end, as Python counts, or all.
 Queries = Sequence[int]
@@ -149,7 +147,6 @@ class _Layers:
         self.numbers = 0
         # Measurements with their layers and rows.
         self.results: list[tuple[list[tuple[int, int]], dict[str, Tensor]]] = []
-        self.measured: dict[tuple[int, int], dict[str, Tensor]] = {}
 
     def receive(self, call: AttentionInputs) -> None:
         """Let a call wait; measure what waits when there is no room for more."""
@@ -171,7 +168,7 @@ class _Layers:
                 self.measure_held()
 
     def measure_held(self) -> None:
-        """Measure what waits, in groups that are alike; results stay on their device while they are small."""
+        """Measure what waits, in groups that are alike; results stay on their device until the pass is over."""
         groups: dict[tuple, list[tuple[int, LayerHeads]]] = {}
         for call, row in self.waiting:
             planes = self.move_planes(call)
@@ -184,8 +181,6 @@ class _Layers:
             places = [(heads.layer, row) for row, heads in group]
             self.results.append((places, {name: x.detach() for name, x in result.items()}))
         self.waiting, self.numbers = [], 0
-        if sum(x.numel() for _, result in self.results for x in result.values()) > NUMBERS_KEPT:
-            self.move_results()
 
     def move_planes(self, call: AttentionInputs) -> Planes:
         """Return the planes of a call on its device."""
@@ -195,26 +190,18 @@ class _Layers:
             self.moved[id(planes), device] = replace(planes, **parts)
         return self.moved[id(planes), device]
 
-    def move_results(self) -> None:
-        """Move results to the CPU, by layer and row."""
-        parts = move_to_cpu([x for _, result in self.results for x in result.values()])
-        for places, result in self.results:
-            for name in result:
-                by_place = parts.pop(0).flatten(1, 2).chunk(len(places))
-                for place, part in zip(places, by_place, strict=True):
-                    self.measured.setdefault(place, {})[name] = part
-        self.results = []
-
     def collect(self) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
         """Return the results of all layers in their order, on the CPU."""
-        self.move_results()
-        layers = sorted({layer for layer, _ in self.measured})
+        parts = iter(move_to_cpu([x for _, result in self.results for x in result.values()]))
+        measured: dict[str, dict[tuple[int, int], Tensor]] = {}
+        for places, result in self.results:
+            for name in result:
+                by_place = next(parts).flatten(1, 2).chunk(len(places))
+                measured.setdefault(name, {}).update(zip(places, by_place, strict=True))
         together = {}
-        for name in self.measured[layers[0], 0]:
-            rows = [
-                stack_padded([self.measured[layer, row][name] for layer in layers], dim=1)
-                for row in range(len(self.tokens))
-            ]
+        for name, at in measured.items():
+            layers = sorted({layer for layer, _ in at})
+            rows = [stack_padded([at[layer, row] for layer in layers], dim=1) for row in range(len(self.tokens))]
             together[name] = rows[0] if len(rows) == 1 else stack_padded(rows, dim=1)
         return together
 

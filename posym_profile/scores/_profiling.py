@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,6 @@ from posym_core.store import list_library_versions
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._model_summary import get_text_config, list_windows
-from posym_profile.planes._rotary_planes import Planes
 from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores._head_table import SCORES, make_dataset
 from posym_profile.scores._labels import measure_head_labels
@@ -65,7 +63,6 @@ def profile(
     energy: bool = False,
     progress: bool = False,
     batch_size: int | None = None,
-    planes: Sequence[Planes] | None = None,
     visible_only: bool | None = None,
     queries: Queries = LAST,
     labels: bool = False,
@@ -94,8 +91,6 @@ def profile(
         energy: also tell what part of the logits' energy every rotation plane has.
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
-        planes: what :func:`posym_profile.planes.find_planes` found for this model and length. It is kept for a model
-            that does not change, so there is nothing to save by passing it on.
         visible_only: what to do in layers where a query does not see all blocks. True scores those alone that it sees
             whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no scores
             (NaN). False scores all. None does so, too, and warns.
@@ -121,7 +116,6 @@ def profile(
           or less, whatever a head looks for, so that heads of such layers come out as positional.
         * ``length``, ``start``, ``block_length``, ``blocks`` ``[prompt]``; ``tokens_beyond``, tokens that a prompt has
           more than the model's ``max_position_embeddings``.
-        * ``window`` ``[layer]``: tokens that each layer sees by the configuration, NaN for all.
         * with ``labels``: ``previous_token``, ``first_token``, ``induction`` and ``copying`` ``[layer, head]``.
         * with ``per_frequency``: ``plane_positional``, ``plane_symbolic``, ``plane_entropy``; with ``energy``:
           ``plane_energy``; ``[prompt, layer, head, plane]``, and ``plane_angle`` ``[prompt, layer, plane]`` of either,
@@ -156,7 +150,6 @@ def profile(
         attention_mask=attention_mask,
         progress=progress,
         batch_size=batch_size,
-        planes=planes,
         hold=NUMBERS_HELD,
         queries=numbers,
     )
@@ -230,16 +223,15 @@ def score_layer(
     products: torch.dtype | None = None,
 ) -> dict[str, Tensor]:
     """Score a layer's heads, and count their visible blocks, as a profile keeps them."""
-    options: dict[str, Any] = {
-        "per_frequency": per_frequency,
-        "products": products or choose_products(heads.keys.device),
-    }
     swaps = swaps.fit(heads.keys.shape[-2])
     seen = heads.find_seen_blocks(swaps)
-    if visible_only and not seen.all():
-        scores = _score_seen(seen, heads, swaps, options)
-    else:
-        scores = _score(heads, swaps, options)
+    products = products or choose_products(heads.keys.device)
+
+    def score(some: LayerHeads, swaps: BlockLayout) -> dict[str, Tensor]:
+        scores = score_swaps(some, swaps, per_frequency=per_frequency, products=products)
+        return {name: getattr(scores, name) for name in SCORES}
+
+    scores = _score_seen(score, seen, heads, swaps) if visible_only and not seen.all() else score(heads, swaps)
     return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
 
 
@@ -251,13 +243,11 @@ def choose_products(device: torch.device) -> torch.dtype:
     return torch.float64 if minor == 0 and major <= 10 else torch.float32
 
 
-def _score(heads: LayerHeads, swaps: BlockLayout, options: Mapping[str, Any]) -> dict[str, Tensor]:
-    scores = score_swaps(heads, swaps, **options)
-    return {name: getattr(scores, name) for name in SCORES}
-
-
 def _score_seen(
-    seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: BlockLayout, options: Mapping[str, Any]
+    score: Callable[[LayerHeads, BlockLayout], dict[str, Tensor]],
+    seen: Bool[Tensor, "prompt block"],
+    heads: LayerHeads,
+    swaps: BlockLayout,
 ) -> dict[str, Tensor]:
     """Score over the blocks that are seen whole; NaN where there are fewer than two."""
     whole: dict[str, Tensor] = {}
@@ -273,20 +263,18 @@ def _score_seen(
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
-        for name, x in _score(heads.select_prompts(index), part, options).items():
+        for name, x in score(heads.select_prompts(index), part).items():
             whole.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
             whole[name][index] = x if count > 1 or name == "entropy" else torch.nan
     return whole
 
 
 def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout) -> Dataset:
-    """Add the sizes of the prompts, the windows of the layers, and which model, prompts and versions these are."""
+    """Add the sizes of the prompts, and which model, prompts and versions these are."""
     blocks = [swaps.fit(length).number for length in lengths]
     of_prompts = {"length": lengths, "blocks": blocks, "tokens_beyond": count_tokens_beyond(model, lengths)}
     of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
     scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
-    if (windows := find_windows(model, scores.sizes["layer"])) is not None:
-        scores["window"] = ("layer", np.array([np.nan if size is None else size for size in windows]))
     sizes = " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
     versions = {**list_library_versions(), "posym-core": posym_core.__version__}
     return scores.assign_attrs(
@@ -294,10 +282,3 @@ def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], 
         prompts=f"{format_count(len(lengths), 'prompt')} of {sizes} tokens",
         versions=", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
     )
-
-
-def find_windows(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:
-    """Find how many tokens each attention layer sees by its configuration; None where layers are not told apart."""
-    config: Any = getattr(model, "config", None)
-    windows = list_windows(get_text_config(config)) if hasattr(config, "get_text_config") else ()
-    return windows if len(windows) == layers else None

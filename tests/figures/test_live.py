@@ -229,18 +229,3 @@ def test_a_figure_whose_kernel_is_gone_stands_at_a_setting_that_it_draws_and_say
     page.evaluate("shown => tell('shown', shown)", widget.shown)
     assert labelled_and_drawn(page) == ("0.62", "620")
     assert note.inner_text() == ""
-
-
-def test_an_answer_to_what_was_asked_before_moves_nothing(field) -> None:
-    page, widget = field
-    widget.values = {"field": 0.52}
-    stale = dict(widget.shown)
-    type_in(page, "0.62")
-    page.evaluate("shown => tell('shown', shown)", stale)
-    assert page.input_value(".posym-number") == "0.62"
-    page.evaluate("() => tell('error', 'ValueError: no field')")  # while it waits to ask, that is of something else
-    assert page.input_value(".posym-number") == "0.62"
-    page.clock.fast_forward(100)
-    page.evaluate("() => tell('error', 'ValueError: no field here')")
-    assert labelled_and_drawn(page) == ("0.52", "520")
-    assert page.inner_text(".posym-error") == "ValueError: no field here"

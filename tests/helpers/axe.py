@@ -62,10 +62,3 @@ def violations(page: Any, scheme: str, part: str = "html") -> list[str]:
         if violation["impact"] in {"serious", "critical"}
         for node in violation["nodes"]
     ]
-
-
-def check_narrow_page(page: Any) -> None:
-    """A page as wide as a telephone has all its content, and nothing serious to say to axe."""
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []

@@ -220,11 +220,6 @@ def test_an_order_must_beat_depth_and_copying(tmp_path, model):
     assert other.grade == "absent or opposite"
 
 
-@pytest.mark.parametrize(("spread", "grade"), [(0.005, "holds"), (0.2, "absent or opposite")])
-def test_intervals_are_over_lists(tmp_path, spread, grade):
-    assert judge_removal(tmp_path, 0.4, 0.6, spread=spread).grade == grade
-
-
 def test_no_answers_or_no_room_tell_nothing(tmp_path):
     assert judge_removal(tmp_path, whole=0.52, spread=1e-3).grade == "undecided"
     assert judge_removal(tmp_path, copying=0.0).grade == "undecided"

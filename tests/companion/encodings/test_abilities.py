@@ -1,14 +1,11 @@
 """What heads can be: every answer against its witness, and the facts behind the answers."""
 
-import math
-
 import mpmath
 import pytest
 import torch
-from refusals import refuse_each
 
-from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, witness
-from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
+from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table
+from posym_companion.encodings.known_heads import KNOWN_HEADS
 from posym_companion.encodings.witnesses import PLACES, SHAPE, closest_symbolic
 from posym_core import exclusion, rope_angles, rotate, swap_scores
 from posym_core.encodings import ENCODINGS, RoPE
@@ -47,27 +44,6 @@ def test_possible_is_exact_and_impossible_is_not(name, question):
         assert answer.positional_share < EXACT  # no interaction, but no position either
 
 
-@pytest.mark.parametrize("name", [name for name in ENCODINGS if name not in COVERED])
-def test_what_the_definition_does_not_cover(name):
-    for question in QUESTIONS:
-        answer = ability(name, question)
-        assert answer.possible is None
-        assert math.isnan(answer.shortfall)
-        assert math.isnan(answer.symbolic_score)
-    assert (answer.spread > 0.1) == (name != "urpe")
-
-
-def test_a_head_of_rope_on_no_more_keys_than_dimensions_can_be_exactly_symbolic():
-    angles = rope_angles(8, base=50.0)
-    missing, cosines, sines = closest_symbolic(angles, 8)
-    assert missing < EXACT
-    query = rotate(torch.cat([torch.ones(4), torch.zeros(4)]).double(), -8, angles)
-    amounts = torch.randn(8, 1, dtype=torch.float64)
-    encoding = RoPE(type(SHAPE)(heads=1, dim=8), angles=angles)
-    C = encoding.cross_logits(query[None], (amounts * torch.cat([cosines, -sines]))[None])
-    torch.testing.assert_close(C[0] / encoding.shape.scale, amounts.expand(8, 8), rtol=0, atol=1e-12)
-
-
 def test_no_head_of_rope_is_more_symbolic_than_the_closest():
     generator = torch.Generator().manual_seed(0)
     angles = rope_angles(4)
@@ -97,16 +73,6 @@ def test_what_slow_planes_miss_is_what_60_digits_say(angles, places):
     assert closest_symbolic(turned, places)[0] == pytest.approx(expected, rel=1e-6, abs=EXACT)
 
 
-def test_longer_contexts_and_smaller_bases_are_further_from_symbolic():
-    by_length = [closest_symbolic(rope_angles(8), places)[0] for places in (9, 20, 100, 1000, 10_000)]
-    assert by_length == sorted(by_length)
-    assert by_length[-1] > 0.01
-    by_base = [closest_symbolic(rope_angles(8, base), 100)[0] for base in (500_000.0, 10_000.0, 100.0)]
-    assert by_base == sorted(by_base)
-    with pytest.raises(ValueError, match="places must be at least 2; got 1"):
-        closest_symbolic(rope_angles(8), 1)
-
-
 def test_scores_of_cross_logits_are_the_scores_of_the_head():
     generator = torch.Generator().manual_seed(3)
     encoding = RoPE(type(SHAPE)(heads=3, dim=8))
@@ -120,11 +86,3 @@ def test_scores_of_cross_logits_are_the_scores_of_the_head():
         found = score_cross_logits(encoding.cross_logits(query[:, -1], key[:, :-1]), outside=own, tau=tau, eps=eps)
         torch.testing.assert_close(found.positional, expected.positional, rtol=0, atol=1e-9)
         torch.testing.assert_close(found.symbolic, expected.symbolic, rtol=0, atol=1e-9)
-
-
-test_refusals_name_rule_value_and_remedy = refuse_each(
-    (lambda: ability("rope", "mixed"), "question must be one of 'positional', 'symbolic', 'additive'; got 'mixed'"),
-    (lambda: witness("path", "symbolic"), r"path has no C, so no head is a witness; look at EncodedHeads.permuted"),
-    (lambda: KnownHeads(answers="no reason", witness=KNOWN_HEADS["rope"].witness), "got answers='no reason'"),
-    (lambda: score_cross_logits(torch.zeros(3, 4)), r"as many contents as positions, at least two; got \(3, 4\)"),
-)

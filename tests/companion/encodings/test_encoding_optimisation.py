@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from refusals import refuse_each
 from torch import nn
 
 from posym_companion.encodings import encoding_optimisation
@@ -60,8 +59,3 @@ def test_a_loss_that_is_not_finite_blows_up(monkeypatch):
 def test_the_rate_rises_and_stays():
     schedule = SteadyRate(steps=40, warmup=4, learning_rate=2.0)
     assert [schedule.rate(step) for step in (0, 1, 3, 4, 39)] == [0.5, 1.0, 2.0, 2.0, 2.0]
-
-
-test_refusals = refuse_each(
-    (lambda: EncodingOptimisation(encoding="rot"), "encoding must be one of 'rope', .*; got 'rot'"),
-)

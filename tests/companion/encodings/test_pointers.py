@@ -12,7 +12,7 @@ import torch
 from posym_companion.encodings.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits
 from posym_core.encodings import ENCODINGS
 from posym_core.models._classifier import EncodingModel, ModelSettings
-from posym_core.tasks._sentences import TRIGGERS, CountTask, DistanceTask
+from posym_core.tasks._sentences import TRIGGERS, DistanceTask
 
 TASK = DistanceTask(distances=5, side=2, longest=10, vocabulary=9)
 
@@ -124,20 +124,3 @@ def test_what_is_not_defined_is_nan():
         assert pointers["between"].isfinite().all()
     assert head_pointers(model("pope"), sentences())["mean_frequency"].isnan().all()
     assert set(head_pointers(model("path", causal=True), sentences())) == set(POINTERS)
-
-
-def test_shares_add_up_and_scores_stay_in_range():
-    pointers = head_pointers(model(), sentences(5))
-    total = pointers["positional_share"] + pointers["symbolic_share"] + pointers["interaction_share"]
-    torch.testing.assert_close(total, torch.ones_like(total))
-    for name in ("positional", "symbolic", "between"):
-        assert 0 <= pointers[name].min() <= pointers[name].max() <= 1
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match=r"call model.eval\(\)"):
-        head_pointers(model().train(), sentences())
-    count = CountTask(most=4, longest=10, shortest=10, vocabulary=9)
-    batch = count.sample(5, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match=r"each trigger once; sentence .* holds .*DistanceTask"):
-        head_pointers(model(), batch)

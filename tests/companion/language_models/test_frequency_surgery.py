@@ -87,28 +87,6 @@ def test_a_result_holds_every_condition(whole):
     assert set(measure_interactions(result, "removed")) == {"nats", "share"}
 
 
-def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(whole, loads, tmp_path, monkeypatch):
-    done, measure, before = [], experiment.measure_condition, len(loads)
-
-    def counted(setting, subject, condition):
-        if condition.name == "still all" and "still all" not in done:
-            done.append(condition.name)
-            raise KeyboardInterrupt
-        done.append(condition.name)
-        return measure(setting, subject, condition)
-
-    monkeypatch.setattr(experiment, "measure_condition", counted)
-    with pytest.raises(KeyboardInterrupt):
-        list(EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
-    (result,) = EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
-    assert sorted(done) == sorted([*result["conditions"], "still all"])
-    for name in set(result.arrays) - {"seconds"}:
-        np.testing.assert_array_equal(result[name], whole[name])
-    (again,) = EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
-    assert again.provenance == result.provenance
-    assert len(loads) == before + 2
-
-
 def test_a_model_that_solves_nothing_is_refused(subject, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "load_experiment_model", lambda *a, **k: subject)
     monkeypatch.setattr(experiment, "is_solved", lambda correct, chance: False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from architectures import build
 
 from posym_companion.language_models import origin_patching
 from posym_companion.language_models.origin_patching import (
     DIMS,
     EXCHANGES,
     EXPERIMENT,
-    MIDDLE,
     RUNS,
     FactPair,
     OriginPatching,
@@ -147,37 +145,6 @@ def test_an_exchange_of_whole_keys_is_one(wide, prompts, planes):
                     back = here.order.argsort()
                     expected[:, at] = (moved / here.gain)[..., back].float()
             torch.testing.assert_close(layer.keys[run], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_an_exchange_in_some_layers_leaves_attention_before_them_alone(wide, prompts, planes):
-    cache, shifts = shifts_of(wide, prompts, planes, 3, 1)
-    _, question = facts_of(prompts)
-    found = run_exchanges(wide, question, cache, shifts, prompts, planes, 3, 1)
-    ratio = found["log_ratio"]
-    assert list(EXCHANGES) == ["whole", "origin", "symbol", "other origins", "random"]
-    for exchange in ("whole", "origin"):
-        middle = RUNS.index((exchange, MIDDLE))
-        torch.testing.assert_close(ratio[middle, :1], ratio[0, :1])
-        assert not torch.allclose(ratio[middle, 1], ratio[0, 1], atol=1e-3)
-    assert not torch.allclose(ratio[RUNS.index(("whole", "all")), 0], ratio[0, 0], atol=1e-3)
-
-
-@pytest.mark.parametrize(("layers", "middle"), [(3, range(1, 2)), (4, range(1, 3)), (18, range(6, 12))])
-def test_the_middle_third(layers, middle):
-    assert select_named_layers(MIDDLE, layers) == middle
-    assert select_named_layers("all", layers) == range(layers)
-
-
-def test_a_window_that_forgets_facts_is_refused(tokenizer, prompts):
-    short = build("Gemma3", vocab_size=len(tokenizer)).requires_grad_(False)
-    facts, _ = facts_of(prompts)
-    with pytest.raises(ValueError, match=r"a window of this model keeps 15 of 29 tokens. Pass fewer facts"):
-        fill_cache(short, facts[None])
-
-
-def test_settings_that_leave_no_pair_are_refused():
-    with pytest.raises(ValueError, match=r"got facts=3 and pairs=2. Pass facts of 4 or more and pairs from 1"):
-        OriginPatching(facts=3)
 
 
 def test_a_head_alone_reads_what_it_reads_where_no_other_layer_s_keys_change(wide, prompts, planes):

@@ -35,12 +35,3 @@ def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(lo
     assert not np.array_equal(draws[0]["symbolic"], draws[1]["symbolic"])
     np.testing.assert_array_equal(draws[0]["symbolic"], draws[2]["symbolic"])
     assert all(torch.equal(x, y) for x, y in zip(before, tiny.parameters(), strict=True))
-
-
-def test_half_precision_keeps_three_digits(loads):
-    whole, half = (
-        measure(EXPERIMENT.shrink(RandomWeights(half=half)), device="cpu", progress=False) for half in (False, True)
-    )
-    for name in ("positional", "symbolic", "kept", "energy"):
-        assert half[name].dtype == np.float16
-        np.testing.assert_allclose(half[name], whole[name], atol=1e-3)

@@ -1,11 +1,7 @@
 import math
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import optimize, stats
 
 from posym_companion.one_head.plane_geometry import (
     alignment,
@@ -34,15 +30,6 @@ def test_turning_back_after_turning_gives_the_planes():
         assert torch.allclose(join_planes(planes.real, planes.imag, pairing), x, atol=1e-9)
 
 
-def test_planes_are_what_a_loop_finds():
-    x, angles = torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([0.5, 0.1])
-    planes = unrotated_planes(x, 3, angles)
-    for plane in range(2):
-        phase = 3 * angles[plane]
-        turned = complex(x[0, plane], x[0, plane + 2]) * complex(math.cos(phase), -math.sin(phase))
-        assert planes[0, plane].item() == pytest.approx(turned)
-
-
 def test_concentration_is_what_a_loop_finds():
     arrows = drawn(3, 6)
     for row, weighted, plain, even in zip(
@@ -53,23 +40,6 @@ def test_concentration_is_what_a_loop_finds():
         assert plain.item() == pytest.approx(abs(sum(x / abs(x) for x in values)) / len(values))
         square = sum(abs(x) ** 2 for x in values) / len(values)
         assert even.item() == pytest.approx(abs(sum(values) / len(values)) ** 2 / square)
-
-
-def test_unweighted_concentration_is_one_minus_scipys_circular_variance():
-    arrows = drawn(4, 9)
-    expected = 1 - stats.circvar(arrows.angle().numpy(), axis=1)
-    np.testing.assert_allclose(concentration(arrows, weighted=False), expected)
-
-
-@given(st.integers(2, 30), st.floats(-10, 10), st.integers(0, 100))
-def test_concentration_knows_no_direction_and_no_size(count, phase, seed):
-    arrows = drawn(count, seed=seed)
-    turned = 3 * arrows * complex(math.cos(phase), math.sin(phase))
-    for measure in (concentration, coherence, lambda x: concentration(x, weighted=False)):
-        value = measure(arrows).item()
-        assert measure(turned).item() == pytest.approx(value)
-        assert 0 <= value <= 1 + 1e-12
-    assert coherence(arrows) <= concentration(arrows) ** 2 + 1e-12
 
 
 def test_equal_keys_have_concentration_and_coherence_1():
@@ -114,17 +84,6 @@ def test_crest_is_where_the_logit_is_largest():
         crest(product, 0.0)
 
 
-def test_wave_is_scipys_least_squares_fit():
-    distance = torch.arange(2.0, 30.0)
-    noisy = 1.5 * (0.2 * (distance - 4)).cos() + 0.3 * torch.randn(28, generator=torch.Generator().manual_seed(4))
-    wave = fit_wave(noisy, distance, 0.2)
-    (amplitude, crest_there), _ = optimize.curve_fit(
-        lambda d, a, c: a * np.cos(0.2 * (d - c)), distance.numpy(), noisy.numpy(), p0=(1, 3)
-    )
-    assert wave.amplitude.item() == pytest.approx(amplitude, rel=1e-4)
-    assert wave.crest.item() == pytest.approx(crest_there, rel=1e-3)
-
-
 def test_waves_of_many_planes_are_fitted_at_once_even_slow_ones():
     distance, angles = (
         torch.arange(3.0, 60.0, dtype=torch.float64),
@@ -151,11 +110,5 @@ def test_explained_is_the_usual_r2():
 def test_bad_input_never_yields_a_number():
     with pytest.raises(TypeError, match=r"arrows must be complex, one number per plane; got torch\.float32"):
         concentration(torch.zeros(3))
-    with pytest.raises(ValueError, match="arrows must have at least one arrow in their last dimension"):
-        coherence(torch.zeros(2, 0, dtype=torch.complex64))
     with pytest.raises(ValueError, match="arrows must be finite; 1 of its 2 entries"):
         concentration(torch.tensor([1 + 1j, complex(math.nan, 0)]))
-    with pytest.raises(ValueError, match="do not broadcast against arrows of shape"):
-        alignment(drawn(4), torch.zeros(3))
-    with pytest.raises(ValueError, match="one value per distance, for three distances or more; got 4 values and 3"):
-        fit_wave(torch.zeros(4), torch.arange(3.0), 0.1)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import csv
-import re
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from axe import check_narrow_page
 from in_browser import functions, opened
 
-from posym_companion.results import load_result
-from posym_companion.several_hops import facts_figure, facts_task, load_facts_model, run_with_edits
+from posym_companion.several_hops import facts_figure, facts_task, run_with_edits
 from posym_companion.several_hops.browser_models import make_facts_model
-from posym_companion.several_hops.gptj import compute_answer_logits, make_gptj
+from posym_companion.several_hops.gptj import compute_answer_logits
 from posym_companion.several_hops.hop_figure import COLOURS, NAMES, STATIC, encode_parcels, parcel_layout
 from posym_core import swap_scores
 from posym_core.metrics import rope_angles
@@ -142,8 +139,6 @@ def test_scores_and_exchanged_keys_are_those_of_pytorch(scripts, model):
         ("Ann likes red. ben likes BLUE", [[0, 0], [1, 1]]),
         ("Pia likes lime.\nAnn lime;", [[15, 15], [0, 15]]),
         ("Ann likes red. Zoe likes blue.", "The model does not know “Zoe”. It knows the names Ann, Ben,"),
-        ("Ann likes. Ben likes blue.", "A fact is a name and a colour, such as “Ann likes red.”; got “Ann likes”."),
-        ("Ann likes red.", "The model reads 2 to 8 facts; got 1."),
     ],
 )
 def test_facts_are_read(scripts, text, expected):
@@ -159,7 +154,6 @@ def test_facts_are_read(scripts, text, expected):
     [
         ("What does ben like?", (5, [1])),
         ("Pia", (19, [])),
-        ("2", (37, [1])),
         ("the third fact", (38, [2])),
         ("4", "There are 3 facts, numbered from 1; got 4."),
         ("Zoe", "The model does not know “Zoe”."),
@@ -172,16 +166,6 @@ def test_questions_are_read(scripts, text, expected):
         assert found["message"].startswith(expected)
     else:
         assert (found["token"], found["asked"]) == expected
-
-
-def test_tokens_are_those_of_the_task(scripts):
-    task = facts_task(6)
-    for question in task.questions:
-        batch = task.ask(question, 1, torch.Generator().manual_seed(3))
-        tokens = batch.tokens[0].tolist()
-        facts = [[tokens[at] - 4, tokens[at + 2] - task.first_attribute] for at in range(1, 25, 4)]
-        found = scripts.evaluate("([words, facts, token]) => tokensOf(words, facts, token)", [WORDS, facts, tokens[-1]])
-        assert found == tokens
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
@@ -215,8 +199,7 @@ def test_a_reader_types_facts_and_changes_heads(browser, model, tmp_path):
         assert "told: lime (fact 4)" in page.locator(".posym-live-rule").text_content()
         page.wait_for_function("document.querySelector('.posym-live-said').textContent.includes('The model answers')")
         drawings = page.locator("[data-head]")
-        label, before = drawings.first.get_attribute("aria-label"), drawings.last.inner_html()
-        assert len(re.findall(r"fact \d [01]\.\d\d", label)) == 4
+        before = drawings.last.inner_html()
         page.locator(".posym-hop-tokens button").nth(0).click()
         page.locator(".posym-hop-tokens button").nth(3).click()
         assert "with two keys exchanged" in page.locator(".posym-live-source").text_content()
@@ -239,43 +222,4 @@ def test_a_reader_types_facts_and_changes_heads(browser, model, tmp_path):
         assert page.locator("button[name=head]").first.get_attribute("aria-pressed") == "true"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_and_a_narrow_page(browser, model, tmp_path, scheme):
-    with opened(browser, make(model), tmp_path, width=390, color_scheme=scheme) as page:
-        check_narrow_page(page)
-
-
 # ---- the trained model -----------------------------------------------------------------------------------------------
-
-
-def test_the_trained_model_answers():
-    found = load_result("browser_models/facts")
-    for facts, question in product(range(2, 9), range(2)):
-        assert found["right_browser"][(found["facts"] == facts) & (found["question"] == question)].mean() > 0.9
-
-
-@pytest.mark.parametrize("question", ["binding", "index"])
-def test_its_answers_follow_exchanged_keys_by_name_and_by_number(scripts, question):
-    task = facts_task(6)
-    batch = task.ask(question, 24, torch.Generator().manual_seed(4))
-    told = batch.tokens[:, 3:25:4]  # the attribute of every fact
-    asked = batch.fact[:, 0]
-    other = (asked + 1) % 6
-    pairs = torch.stack([asked, other], -1).tolist()
-    requests = [{"tokens": tokens.tolist(), "pair": pair} for tokens, pair in zip(batch.tokens, pairs, strict=True)]
-    answers = torch.tensor([np.argmax(one["logits"]) for one in ask(scripts, load_facts_model(), requests)])
-    assert (answers == told.gather(1, other[:, None])[:, 0]).double().mean() > 0.75
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"facts": [("Ann", "red")]}, "facts must be 2 to 8 pairs of one of NAMES and one of COLOURS; got [('Ann',"),
-    ],
-)
-def test_refusals_name_rule_value_and_way_out(model, changed, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make(model, **changed)
-    other = make_gptj(vocabulary=50, layers=2, width=64)
-    with pytest.raises(ValueError, match="the task has 44 tokens, but the model embeds 50"):
-        make(other)

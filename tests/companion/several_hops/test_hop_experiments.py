@@ -171,18 +171,3 @@ def test_variants_are_trained_with_every_seed_and_kept(tmp_path, monkeypatch):
     np.testing.assert_array_equal(alone.arrays["test_accuracy"], result["test_accuracy"][1])
     (again,) = hop_variants.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert again.describe() == result.describe()
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"variants are number/plain, .*, letter/4heads, .*; got letter/base100"):
-        hop_variants.HopVariant(task="letter", change="base100")
-
-
-def test_length_is_measured_on_another_device(folder, other_device):
-    setting = hop_length.HopLength(model="multihop/number_0_tiny", lengths=(7, 12), sequences=8, watched=4)
-    expected, found = (
-        hop_length.measure(*multihop.load_weights(setting.model, folder=folder, device=str(device)), setting)
-        for device in ("cpu", other_device)
-    )
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from posym_companion.several_hops.programs import agreement, candidates
-from posym_companion.theory._number_letter_heads import IndexHead, ReflexiveHead, RetrievalHead
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 
 TASKS = [NumberTask(hops=3, letters=20), LetterTask(hops=3)]
@@ -51,23 +50,6 @@ def test_every_program_is_recognised(task):
     assert float(off[:, 1:].max()) == 0
 
 
-def test_constructed_heads_run_their_programs():
-    number, letter = TASKS
-    tokens = sample(number).tokens
-    beta = 2000.0
-    heads = as_heads(
-        IndexHead(number, angle=0.3, beta=beta).attention(tokens),
-        ReflexiveHead(number, angle=0.3, beta=beta).attention(tokens),
-    ).float()
-    found = agreement(heads, tokens, number, hops=3)
-    assert found.function(0, 0) == ("hop 1", 1.0)
-    assert found.function(0, 1) == ("reflexive", 1.0)
-    tokens = sample(letter).tokens
-    angle = 2 * math.pi / letter.alphabet / 40
-    attention = RetrievalHead(letter, angle=angle, beta=beta).attention(tokens)
-    assert agreement(as_heads(attention).float(), tokens, letter, hops=3).function(0, 0) == ("hop 1", 1.0)
-
-
 @pytest.mark.parametrize("task", TASKS, ids=["number", "letter"])
 def test_counts_are_those_of_a_loop(task):
     tokens = sample(task, count=60).tokens
@@ -101,12 +83,3 @@ def test_a_head_without_a_program_has_none():
     uniform = torch.ones(length, length).tril() / torch.arange(1, length + 1)[:, None]
     tied = agreement(uniform.expand(200, 1, 1, -1, -1), tokens, task, hops=3)
     assert float(tied.hits.max()) == 0
-
-
-def test_what_does_not_fit_is_refused():
-    task = TASKS[0]
-    tokens = sample(task, count=2).tokens
-    with pytest.raises(ValueError, match="the candidates are 'reflexive', 'previous', 'first', 'hop 1'; got 'hop 2'"):
-        candidates(tokens, task, hops=1).attention("hop 2")
-    with pytest.raises(ValueError, match=r"attention must be \[2, layer, head, 17, 17\]"):
-        agreement(torch.zeros(3, 1, 1, 17, 17), tokens, task)

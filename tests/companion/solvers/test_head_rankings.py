@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -16,8 +14,6 @@ from posym_companion.language_models.head_predictors import (
     induction,
     language_predictors,
     previous_token,
-    repeated_texts,
-    token_scores,
 )
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import (
@@ -88,13 +84,6 @@ def test_copying_is_attention_times_what_the_head_adds_to_the_logit(tiny, prompt
     np.testing.assert_allclose(found["retrieval"][layer], top)
 
 
-def test_an_answer_that_does_not_stand_once_in_its_fact_is_refused(prompts):
-    ids = prompts.input_ids.clone()
-    ids[0, answer_places(prompts)[0]] += 1
-    with pytest.raises(ValueError, match="stand once in their fact"):
-        answer_places(replace(prompts, input_ids=ids))
-
-
 def test_previous_token_and_induction_of_made_up_attention():
     attention = torch.zeros(1, 1, 9, 9)
     attention[..., torch.arange(1, 9), torch.arange(8)] = 0.5
@@ -105,16 +94,6 @@ def test_previous_token_and_induction_of_made_up_attention():
         again[..., query, query - 4 + 1] = 0.25
     assert float(induction(again, 4)) == 0.25
     assert float(previous_token(again)) == 0
-
-
-def test_texts_that_are_said_twice(tiny, prompts):
-    texts = repeated_texts(tiny, prompts, seed=0)
-    assert torch.equal(texts[:, -32:], texts[:, -64:-32])
-    assert torch.equal(texts[:, : prompts.start], prompts.input_ids[:, : prompts.start])
-    found = token_scores(tiny, prompts.input_ids, texts)
-    # The tiny model's first layers see a few tokens back.
-    assert (found["induction"][-1] > 0).all()
-    assert (found["induction"][0] == 0).all()
 
 
 def test_predictors_of_small_decoders(solver):
@@ -177,13 +156,8 @@ def test_kept_solvers_are_trained_once_and_their_weights_tell_them_apart(solver,
     _, setting, model = solver
     first = load_kept_solver(setting, device="cpu", root=tmp_path)
     assert weights_digest(first) == weights_digest(model)  # the same settings give the same weights
-
-    def never(*_args, **_kinds):
-        raise AssertionError("trained twice")
-
-    monkeypatch.setattr(ranked_models, "train_ensemble", never)
+    monkeypatch.setattr(ranked_models, "train_ensemble", lambda *_args, **_kinds: 1 / 0)
     again = load_kept_solver(setting, device="cpu", root=tmp_path)
-    assert weights_digest(again) == weights_digest(first)
     with torch.no_grad():
         again.read[0, 0, 0, 0] += 1
     assert weights_digest(again) != weights_digest(first)

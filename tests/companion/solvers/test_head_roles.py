@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from posym_companion.solvers.head_roles import (
-    mark_members_right,
     mean_ablation,
     patching,
-    record_members_outputs,
     with_other_answers,
 )
 from posym_core.models._decoders import DecoderEnsemble
@@ -108,26 +106,9 @@ def test_other_answers_differ_in_one_token_and_are_right(model, batch):
     assert (other.answer != batch.answer).all()
 
 
-def test_what_heads_read_is_put_back_unchanged(model, batch):
-    reads = record_members_outputs(model, batch)
-    torch.testing.assert_close(model(batch.tokens), model(batch.tokens, edit=lambda layer, _: reads[layer]))
-
-
 def test_the_only_head_carries_the_whole_answer(batch):
     """With one layer of one head all that changes with an attribute comes through that head."""
     model = DecoderEnsemble(TASK, torch.zeros(1, 1, 4), seeds=(0, 1), heads=1)
     torch.testing.assert_close(
         patching(model, batch, with_other_answers(model, batch)), torch.ones(2, 1, 1, 1).double()
     )
-
-
-def test_right_answers_count(model, batch):
-    right = mark_members_right(model, batch)
-    assert right.shape == (2, 2, 6, 1)
-    guess = model(batch.tokens).argmax(-1)
-    assert torch.equal(right.bool(), guess == batch.answer[:, None])
-
-
-def test_patching_refuses_prompts_without_another_answer(model, batch):
-    with pytest.raises(ValueError, match="another answer to each"):
-        patching(model, batch, batch)

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from refusals import refuse_each
 
 from posym_companion.solvers import task_solvers
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, small
@@ -19,27 +18,6 @@ def tiny(**options) -> TaskSolvers:
     setting = small(TaskSolvers(**{"heads": 2, "width": 16, **options}))
     training = dataclasses.replace(setting.training, steps=12, batch=8, record_every=4)
     return dataclasses.replace(setting, training=training, look_every=6, test_prompts=24, score_prompts=6)
-
-
-@pytest.fixture(scope="module")
-def measured():
-    return task_solvers.measure(tiny(), progress=False)
-
-
-def test_planes_turn_again_after_a_failure_while_they_are_stopped(monkeypatch):
-    setting = tiny()
-    model, _ = task_solvers.train_ensemble(setting, device="cpu", work=None, progress=False)
-    angles, right = model.angles, task_solvers.mark_members_right
-
-    def fails_when_stopped(model, batch):
-        if model.angles is not angles:
-            raise MemoryError
-        return right(model, batch)
-
-    monkeypatch.setattr(task_solvers, "mark_members_right", fails_when_stopped)
-    with pytest.raises(MemoryError):
-        task_solvers.measure_roles(model, setting)
-    assert model.angles is angles
 
 
 @pytest.mark.parametrize("length", [17, 33])
@@ -58,29 +36,8 @@ def test_bands_lie_where_they_say(length):
         assert (angles.diff() <= 0).all()
 
 
-def test_two_bands_are_the_first_layer_and_the_others():
-    angles = TaskSolvers(band="none+1e4", layers=3).angles
-    assert not angles[0].any()
-    assert torch.equal(angles[1], rope_angles(32))
-    assert torch.equal(angles[2], angles[1])
-
-
-def test_numbers_lie_in_their_ranges(measured):
-    assert (measured["asked"].sum(-1) == 24).all()
-    assert (measured["hits"] <= measured["asked"]).all()
-    np.testing.assert_allclose(measured["hits"].sum(-1) / 24, measured["intact"], atol=1e-6)
-    np.testing.assert_allclose(measured["shares"].sum(-1), 1, atol=5e-3)
-    np.testing.assert_allclose(measured["energy"].sum(-1), 1, atol=5e-3)
-    for name in ("scores", "null_scores"):
-        assert ((measured[name][..., :2] >= 0) & (measured[name][..., :2] <= 1.001)).all()
-
-
 def test_stopping_nothing_changes_nothing():
     """No plane of a band without rotation is stopped by any of the three, so all leave the accuracy as it is."""
     found = task_solvers.measure(tiny(band="none"), progress=False)
+    np.testing.assert_allclose(found["hits"].sum(-1) / 24, found["intact"], atol=1e-6)
     np.testing.assert_allclose(found["stopped"], np.repeat(found["intact"][..., None], 3, -1))
-
-
-test_errors_say_what_to_do = refuse_each(
-    (lambda: TaskSolvers(band="quick"), "band must be one of 1e2, .*got 'quick'"),
-)

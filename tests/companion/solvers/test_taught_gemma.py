@@ -54,16 +54,11 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
     setting = replace(SETTING, rate=0.02)
     (result,) = EXPERIMENT.run([setting], folder=tmp_path, progress=False)
     assert result.name == "taught_gemma/all_0"
-    assert result["losses"].shape == (3,)
     assert result["steps"].tolist() == [0, 3]
-    assert result["positional"].shape == (2, 2, 3, 4)
-    assert result["correct"].shape == (2, 3, 3, 2)
     assert np.isfinite(result["correct"][1]).all()
     assert np.isfinite(result["symbolic"]).all()
     np.testing.assert_allclose(result["band_energy_share"].astype(float).sum(-1), 1, atol=5e-3)
     assert (result["asked_attention"] <= result["facts_attention"] + 1e-3).all()
-    assert result["answer_patched"].shape == (2, 2, 3, 4)
-    assert result["lost"].shape == (2, 2, 3, 4)
     # What the last snapshot measured is what the kept file makes of the model.
     factors = read_factors(tmp_path / "taught_gemma" / "all_0.safetensors")
     copy = build("Gemma3", vocab_size=len(tokenizer))
@@ -76,30 +71,6 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
     np.testing.assert_allclose(found["answer_patched"], result["answer_patched"][1], atol=1e-3)
     assert np.abs(result["clean_whole"][1] - result["clean_whole"][0]).max() > 1e-3
     assert not any(parameter.requires_grad for parameter in tiny.parameters())
-
-
-def test_first_lessons_have_half_as_many_facts_and_answers_among_them(tokenizer):
-    eased = replace(SETTING, facts=16, eased=2)
-    lengths = [draw_lesson(tokenizer, eased, step)[0].shape[1] for step in range(3)]
-    short, whole = (
-        draw_untaught_prompts(tokenizer, replace(SETTING, facts=facts), "likes", facts, 1) for facts in (8, 16)
-    )
-    assert lengths == [short.input_ids.shape[1]] * 2 + [whole.input_ids.shape[1]]
-    assert all((row == token).sum() == 1 for row, token in zip(*draw_lesson(tokenizer, eased, 0), strict=True))
-
-
-def test_a_falling_rate_ends_at_nothing(tiny, tokenizer, monkeypatch):
-    rates = []
-    step = taught_gemma.teaching_step
-
-    def noted(model, optimiser, *prompts):
-        rates.append(optimiser.param_groups[0]["lr"])
-        return step(model, optimiser, *prompts)
-
-    monkeypatch.setattr(taught_gemma, "teaching_step", noted)
-    for falling in (False, True):
-        taught_gemma.teach(tiny, tokenizer, replace(SETTING, rate=0.3, falling=falling))
-    assert rates == pytest.approx([0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
 
 
 def test_whole_matrices_are_taught_and_their_nearest_additions_kept(loads, tiny, tokenizer):

@@ -80,33 +80,6 @@ def test_retrieval_is_the_loop_on_every_sequence():
         assert all(token is None or mine[place] == token for place, token in enumerate(row))
 
 
-@pytest.mark.parametrize("task", [NumberTask(), LetterTask()])
-def test_hops_of_one_layer_each_and_reflexive_after_them_solve_the_task(task):
-    batch = task.sample(800, generator=torch.Generator().manual_seed(0), extra=3)
-    for hops in range(1, 5):
-        rows = batch.hops == hops
-        found = walk(batch.tokens[rows], task, hops=hops, layers=6)[:, -1]
-        assert torch.equal(found, batch.answer[rows])
-        too_few = walk(batch.tokens[rows], task, hops=hops - 1, layers=6)[:, -1]
-        assert not (too_few == batch.answer[rows]).any()
-
-
-@pytest.mark.parametrize(("task", "head"), [(NumberTask(), IndexHead), (LetterTask(), RetrievalHead)])
-def test_layers_of_constructed_heads_solve_the_task(task, head):
-    """Four equal layers: what is found stays found, so the walk needs no Reflexive layer of its own."""
-    batch = task.sample(200, generator=torch.Generator().manual_seed(1))
-    angle = 0.9 if head is IndexHead else 0.9 * find_retrieval_limit(17, 8)
-    least = (
-        find_index_beta(17, angle)
-        if head is IndexHead
-        else max(find_reflexive_beta(17, angle), find_retrieval_beta(17, 8, angle))
-    )
-    tokens, layer = batch.tokens, head(task, angle=angle, beta=ABOVE * least)
-    for _ in range(4):
-        tokens = layer.step(tokens)
-    assert torch.equal(tokens[:, -1], batch.answer)
-
-
 @pytest.mark.parametrize(
     ("kind", "angles"),
     [(IndexHead, (0.3, 0.866, 2.5)), (RetrievalHead, (0.1, 0.3, 0.41)), (ReflexiveHead, (0.05, 1.0, 3.0))],
@@ -171,10 +144,6 @@ def test_retrieval_discrepancies_are_those_of_all_inputs(n, alphabet, angle):
 
 
 test_refusals = refuse_each(
-    (lambda: apply_index(torch.tensor([[6]]), NUMBER), r"ids from 0 to 5; got shape \(1, 1\) with ids up to 6"),
     (lambda: list_sequences(LetterTask(), 4), "4 tokens out of 128 make 268435456 sequences"),
     (lambda: walk(torch.tensor([[0]]), NUMBER, hops=3, layers=2), "2 layers make from 0 to 2 hops; got hops=3"),
-    (lambda: find_index_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
-    (lambda: compute_index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before .*; got 0"),
-    (lambda: compute_retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
 )  # fmt: skip

@@ -1,6 +1,4 @@
 import threading
-from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +6,9 @@ import torch
 from architectures import ROTARY, build, shared, tokens
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
 from posym_profile.capture._capturing import capture, forward_with_hook, hook_attention
-from posym_profile.capture._recording import Recorder
-from posym_profile.language_models._refusals import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.scores._profiling import profile
 
@@ -131,15 +126,6 @@ def test_nothing_is_left_after_an_exception(name):
     assert hooks_of(model) == 0
 
 
-def test_a_mapping_of_the_models_own_gets_its_entries_back():
-    mapping = modeling_doge.ALL_ATTENTION_FUNCTIONS
-    before = dict(mapping._local_mapping)
-    with pytest.raises(UnsupportedModelError, match="adds a bias"):
-        capture(build("Doge"), tokens())
-    assert mapping._local_mapping == before
-    assert before
-
-
 @pytest.mark.parametrize("name", ["Llama", "GPT-J"])
 def test_one_model_in_two_threads(name):
     """Profiles wait for each other, and passes of others see nothing of them."""
@@ -188,34 +174,6 @@ def test_half_precision_is_captured_in_float32(name):
     for call, weights in zip(capture(model, input_ids), expected, strict=True):
         assert call.keys.dtype == call.query.dtype == torch.float32
         torch.testing.assert_close(call.weights(), weights[:, :, -1:].float(), atol=BFLOAT16_ERROR, rtol=0)
-
-
-@pytest.mark.parametrize(("off", "refused"), [(0.0, False), (1.1e-4, False), (1.3e-4, True), (1e-2, True)])
-def test_outputs_may_be_off_by_a_thousand_roundings_of_their_largest(off, refused):
-    model = shared("Llama")
-    call = capture(model, tokens())[0]
-    value = torch.randn(2, 4, 44, 8)
-    output = call.weights() @ value
-    output[1, 2, 0, 3] += off * output.abs().max()
-    recorder = Recorder(model, None, (-1,), True, None)
-    with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
-        recorder.check_output(call, value, output)
-    output[0, 0, 0, 0] = torch.nan
-    with pytest.raises(ValueError, match="numbers that are not finite"):
-        recorder.check_output(call, value, output)
-
-
-@pytest.mark.parametrize(("units", "refused"), [(2.0, False), (6.0, True)])
-def test_outputs_in_half_precision_may_be_off_by_as_much_as_their_logits_are_rounded(units, refused):
-    """A logit of 30 in bfloat16 is off by a tenth, and so is a weight."""
-    model, eps = shared("Llama"), torch.finfo(torch.bfloat16).eps
-    call = capture(model, tokens())[0]
-    call = replace(call, query=call.query * 30 / call.logits().abs().max())
-    value = torch.randn(2, 4, 44, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
-    output = call.weights() @ value.float()
-    output[1, 2, 0, 3] += (30 + units) * eps * output.abs().max()
-    with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
-        Recorder(model, None, (-1,), True, None).check_output(call, value, output.bfloat16())
 
 
 @pytest.mark.parametrize("part", ["", "model.layers.1.mlp"])

@@ -1,7 +1,5 @@
 """Prompts of several lengths in one tensor: scored as without padding, or refused."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from refusals import refuse_each
 
 from posym_profile import profile
 from posym_profile.capture import capture
-from posym_profile.planes import find_planes
 from posym_profile.scores import map_layers
 
 OPTIONS = {"start": 2, "block_length": 3, "tau": 0.05, "progress": False}
@@ -47,17 +44,6 @@ def test_padded_prompts_are_scored_as_without_padding(name, side):
 def test_a_mask_of_ones_changes_nothing():
     plain, masked = (profile(shared("Llama"), tokens(), mask, **OPTIONS) for mask in (None, torch.ones(2, 44)))
     assert plain.equals(masked)
-
-
-def test_planes_are_asked_once_unless_they_depend_on_the_length(monkeypatch):
-    asked, module = [], sys.modules[map_layers.__module__]
-    monkeypatch.setattr(module, "find_planes", lambda *given: (asked.append(given[1]), find_planes(*given))[1])
-    _, together, mask = padded([20, 22, 31])
-    profile(shared("Llama"), together, mask, **OPTIONS)
-    assert sorted(asked) == [20, 31]
-    asked.clear()
-    profile(build("Llama dynamic"), together, mask, **OPTIONS)
-    assert sorted(asked) == [20, 22, 31]
 
 
 def test_measurements_of_different_lengths_are_filled_up_with_nan():

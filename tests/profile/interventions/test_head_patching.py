@@ -179,14 +179,6 @@ test_refusals = refuse_each(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("ask", ["record", "each", "one"])
-def test_a_model_in_training_mode_is_refused_whatever_is_asked(ask):
-    model = build("Llama", attention_dropout=0.5)
-    model.model.layers[1].train()
-    with pytest.raises(ValueError, match=r"\(model.layers.1\) is in training mode.*call model.eval\(\)"):
-        asked(model)[ask]()
-
-
 HYBRIDS = ("bailing_hybrid", "bamba", "minimax", "mllama", "qwen3_next", "gemma4_text", "lfm2_moe")
 
 

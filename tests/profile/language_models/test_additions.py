@@ -130,14 +130,14 @@ def learnt(names, rank):
 
 UP = f"{NAMES[0]}.up"
 ELSEWHERE = {
-    r"must be \[64, rank\] times \[rank, 64\]; got \[63, 2\] times": lambda model: add_lora(
+    r"\[63, 2\] times \[2, 64\] cannot be added to .*, \[64, 64\] on cpu; pass": lambda model: add_lora(
         model, some_factors(model) | {UP: some_factors(model)[UP][1:]}
     ),
     "every addition has an up and a down": lambda model: add_lora(model, {UP: some_factors(model)[UP]}),
     "has no module model.layers.2.self_attn.v_proj with a matrix": lambda model: add_lora(
         build("Llama", num_hidden_layers=2), some_factors(model)
     ),
-    "kept on disk": lambda model: add_lora(copy.deepcopy(model).to("meta"), some_factors(model)),
+    "on meta; pass the additions of this": lambda model: add_lora(copy.deepcopy(model).to("meta"), some_factors(model)),
     "has no module model.norm with a matrix": learnt(["model.norm"], 1),
     "rank must be a whole number of at least 1; got 0": learnt(NAMES, 0),
 }

