@@ -193,8 +193,8 @@ def require_evaluation(model: nn.Module) -> None:
     if training is not None and any(map(_drops_numbers, model.modules())):
         part = f" ({training})" if training else ""
         raise ValueError(
-            f"{type(model).__name__}{part} is in training mode, where dropout alters attention and "
-            "answers; call model.eval()"
+            f"{type(model).__name__}{part} is in training mode, where dropout alters attention and answers; call "
+            "model.eval()"
         )
 
 

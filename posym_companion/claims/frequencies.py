@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float
 
 from posym_companion.claims import U25, Look, above, below, claim, part, told
 from posym_companion.claims.language_model import (
@@ -166,18 +165,11 @@ def one_head_profile(look: Look) -> Iterator:
 
 
 def measure_behaviour_and_use(
-    positional: Float[np.ndarray, "prompt layer head"],
-    symbolic: Float[np.ndarray, "prompt layer head"],
-    energy: Float[np.ndarray, "layer head plane"],
-    angles: Float[np.ndarray, "layer plane"],
-) -> tuple[Float[np.ndarray, "1 layer head"], Float[np.ndarray, "1 layer head"]]:
-    """Return ``s_POS - s_SYM``, and the mean log angle weighted by the planes' energy.
+    positional: np.ndarray, symbolic: np.ndarray, energy: np.ndarray, angles: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``s_POS - s_SYM``, and the mean log angle weighted by the planes' energy, each ``[1, layer, head]``.
 
-    Args:
-        positional: ``s_POS``.
-        symbolic: ``s_SYM``.
-        energy: planes without energy do not count, nor do unrotated ones.
-        angles: radians per position.
+    Planes without energy do not count, nor do those that do not rotate.
     """
     turning = angles > 0
     log = np.log(np.where(turning, angles, 1))[:, None]
@@ -207,8 +199,9 @@ def exchange_layers(behaviour: np.ndarray, use: np.ndarray) -> float:
 
 def correlate_use(result: Result, draws: int) -> Estimate:
     """Return the rank correlation of behaviour with use, of a model beside random weights or of these."""
-    behaviour_and_use = measure_behaviour_and_use(*take_scores(result), *take_use(result))
-    return correlate_heads(*behaviour_and_use, draws=draws, by_rank=True)
+    (positional, symbolic), (energy, angles) = take_scores(result), take_use(result)
+    behaviour, use = measure_behaviour_and_use(positional, symbolic, energy, angles)
+    return correlate_heads(behaviour, use, draws=draws, by_rank=True)
 
 
 def take_use(result: Result) -> tuple[np.ndarray, np.ndarray]:

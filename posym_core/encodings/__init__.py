@@ -9,7 +9,7 @@ from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogit
 from posym_core.encodings._bias import DAPE, ALiBi, Biased, T5Bias
 from posym_core.encodings._carope import CARoPE
 from posym_core.encodings._grape import AdditiveGRAPE, MultiplicativeGRAPE
-from posym_core.encodings._layer import EncodedHeads, measure_movement
+from posym_core.encodings._layer import EncodedHeads
 from posym_core.encodings._nope import NoPE
 from posym_core.encodings._path import PaTH
 from posym_core.encodings._rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
@@ -45,7 +45,6 @@ __all__ = [
     "T5Bias",
     "UndefinedCrossLogits",
     "make_encoding",
-    "measure_movement",
 ]
 
 ENCODINGS: dict[str, Callable[..., Encoding]] = {

@@ -149,7 +149,6 @@ def alibi_slopes(heads: int) -> Float[Tensor, " head"]:
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)
     """
-    require_counts(heads=(heads, 1))
     lower = 2 ** math.floor(math.log2(heads))
     slopes = 2.0 ** (-8 * torch.arange(1, lower + 1, dtype=torch.float64) / lower)
     between = 2.0 ** (-8 * torch.arange(1, 2 * lower + 1, 2, dtype=torch.float64) / (2 * lower))

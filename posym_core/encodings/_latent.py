@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core._checks import require_counts
 from posym_core.encodings._base import LayerShape
 
 
@@ -29,7 +28,6 @@ class LatentProjections(nn.Module):
 
     def __init__(self, shape: LayerShape, *, rotated: int, rank: int):
         super().__init__()
-        require_counts(rotated=(rotated, 2), rank=(rank, 1))
         self.shape, self.rotated = shape, rotated
         still = shape.dim - rotated
 

@@ -40,8 +40,6 @@ class Ensemble(nn.Module):
         if angles.ndim != len(self.shape) or not angles.numel():
             raise ValueError(f"angles must have shape [{', '.join(self.shape)}]; got {tuple(angles.shape)}")
         require_finite("angles", angles)
-        if not len(seeds):
-            raise ValueError("at least one seed is needed; got none. Pass seeds=(0,)")
         self.task, self.seeds, self.sizes = task, tuple(seeds), sizes
         self.dim = 2 * angles.shape[-1]
         self.scale = 1 / math.sqrt(self.dim)

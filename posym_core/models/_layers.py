@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -71,10 +71,6 @@ class ModelSettings:
         require_counts(**{name: (getattr(self, name), 1) for name in counts})
         if self.width % self.heads:
             raise ValueError(f"{self.heads} heads must share width={self.width} equally; pass a multiple")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1); got {self.dropout}")
-        if self.activation not in get_args(Activation):
-            raise ValueError(f"activation must be one of {get_args(Activation)}; got {self.activation!r}")
         if not isinstance(self.encoding, str) and len(self.encoding) != self.heads:
             raise ValueError(f"encoding must be one name or one per head, {self.heads}; got {len(self.encoding)}")
 
@@ -175,7 +171,7 @@ class Layer(nn.Module):
         self.network_norm = nn.LayerNorm(settings.width)
         self.network = nn.Sequential(
             nn.Linear(settings.width, settings.hidden),
-            nn.GELU() if settings.activation == "gelu" else nn.ReLU(),
+            {"gelu": nn.GELU, "relu": nn.ReLU}[settings.activation](),
             nn.Dropout(settings.dropout),
             nn.Linear(settings.hidden, settings.width),
         )

@@ -51,8 +51,6 @@ class TrainingSettings:
             require_positive(name, getattr(self, name))
         if self.warmup < 0 or self.stop_loss < 0:
             raise ValueError(f"warmup and stop_loss must not be negative; got {self.warmup} and {self.stop_loss}")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas must lie in [0, 1); got {self.betas}")
 
     def rate(self, step: int) -> float:
         """Return the learning rate of step ``0 .. steps - 1``."""

@@ -7,7 +7,6 @@ from posym_core.store._provenance import list_library_versions, record_provenanc
 from posym_core.store._resuming import (
     ResultError,
     UnfinishedWork,
-    describe_difference,
     describe_work,
     read_part,
     require_keeping,
@@ -32,7 +31,6 @@ __all__ = [
     "check_places",
     "choose_device",
     "describe_device",
-    "describe_difference",
     "describe_work",
     "find_cache_root",
     "hold",

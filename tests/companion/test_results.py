@@ -14,6 +14,7 @@ from posym_companion import results
 from posym_companion.several_hops.multihop import full_size
 from posym_core import store
 from posym_core.store import _sealing as sealing
+from posym_core.store._resuming import describe_difference
 from posym_core.store._sealing import seal
 
 DIMS = {"scores": "layer head", "names x": "head"}
@@ -233,4 +234,4 @@ def test_what_is_asked_for_now_and_was_not_then_differs():
     """Unfinished work of before something could be asked for is not gone on with once it is."""
     asked = {"settings": {"size": 1, "cube": True}, "data": "b"}
     said = 'settings (cube: null there, true now) and other data (null there, "b" now)'
-    assert store.describe_difference({"settings": {"size": 1}}, asked) == said
+    assert describe_difference({"settings": {"size": 1}}, asked) == said

@@ -100,6 +100,5 @@ def test_without_rotation_one_layer_does_not_see_the_order_of_facts():
 
 test_refusals = refuse_each(
     (lambda: DecoderEnsemble(TASK, torch.zeros(2, 2), seeds=(0,), heads=1), r"\[variant, layer, plane\]; got \(2, 2\)"),
-    (lambda: ensemble(seeds=()), "at least one seed"),
     (lambda: ensemble()(torch.zeros(1, 2, 9, dtype=torch.long)), "with 3 seeds and more than 8 tokens"),
 )  # fmt: skip
