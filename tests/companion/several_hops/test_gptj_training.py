@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -174,6 +174,24 @@ def test_angles_follow_base_and_share():
     table = find_tables(settings.make_model())[-1].embed_positions
     assert table.shape == (1024, 32)
     torch.testing.assert_close(table[3, 0], torch.tensor(3.0).sin())
+
+
+def test_extra_tokens_of_training_are_drawn_for_every_batch():
+    seen = []
+
+    class Spy(type(TINY.make_task())):
+        def sample(self, count, *, generator, extra=0):
+            if count == TINY.batch:
+                seen.append(extra)
+            return super().sample(count, generator=generator, extra=extra)
+
+    class Watched(MultihopSettings):
+        def make_task(self):
+            task = super().make_task()
+            return Spy(**{name: getattr(task, name) for name in ("hops", "window", "steps")})
+
+    train_model(Watched(**(asdict(TINY) | {"extra": 3})), device="cpu", progress=False)
+    assert set(seen) == {0, 1, 2, 3}
 
 
 test_what_does_not_fit_is_refused = refuse_each(
