@@ -1,8 +1,8 @@
 """The project's public address in every place that names it, and the first code cell of chapters, which needs it.
 
 Its source is ``repository.url`` of ``_config.yml``. ``python tools/address.py`` writes the first cells, ``--set URL``
-changes the address everywhere. As long as it is the placeholder, the first cell refuses to install anything: whoever
-came to own an invented address could run code there.
+changes the address everywhere. As long as it is the placeholder, the first cell installs nothing, since whoever came to
+own an invented address could run code there; it says what to set, and goes on where the package is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ FIRST = 'if "google.colab" in str(get_ipython()):  # in Colab, fetch the book'
 INSTALL = """
     get_ipython().system("git clone -q --depth 1 {address} posym")
     get_ipython().run_line_magic("run", "posym/tools/colab.py {folder}")"""
-REFUSE = '\n    raise RuntimeError("tools/address.py --set URL has not been run")'
+ASK = """
+    from importlib.util import find_spec
+    asked = "this notebook has no address to install posym from: run tools/address.py --set URL in its repository"
+    if not find_spec("posym_companion"):
+        raise ModuleNotFoundError(asked)
+    print(asked)"""
 
 
 def repository_address(root: Path = ROOT) -> str:
@@ -45,7 +50,7 @@ def write_setup_cells(address: str, root: Path = ROOT) -> None:
         if not is_setup_cell(cell.source):
             cell = nbformat.v4.new_code_cell(id="setup", metadata={"tags": ["remove-cell"]})
             notebook.cells.insert(1, cell)
-        cell.source = FIRST + (REFUSE if "/OWNER/" in address else INSTALL).format(address=address, folder=folder)
+        cell.source = FIRST + (ASK if "/OWNER/" in address else INSTALL).format(address=address, folder=folder)
         nbformat.write(notebook, path)
 
 
