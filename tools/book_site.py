@@ -109,9 +109,8 @@ def mark_terms(app: Any, doctree: Any, page: str) -> None:
             if anchor not in seen:
                 seen.add(anchor)
                 address = f"{app.builder.get_relative_uri(page, GLOSSARY)}#{anchor}"
-                pieces.append(nodes.Text(text[end : found.start()]))
                 link = {"refuri": address, "reftitle": said, "classes": ["posym-term"], "internal": True}
-                pieces.append(nodes.reference("", found[0], **link))
+                pieces += [nodes.Text(text[end : found.start()]), nodes.reference("", found[0], **link)]
                 end = found.end()
         if pieces:
             text.parent.replace(text, [*pieces, nodes.Text(text[end:])])

@@ -1,7 +1,6 @@
 """Write the chapters that nbval runs in ``make test``: of each the cells that a reader sees without unfolding.
 
-A page is a program: these cells run by themselves, in their order, in a new kernel. What a tagged cell must show is
-what was accepted of it (``accept.py``).
+A page is a program: these cells run by themselves. What a tagged cell must show was accepted of it (``accept.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ def cells_in_sight(notebook: dict[str, Any], expected: dict[str, str]) -> dict[s
         if cell["cell_type"] == "code" and not HIDDEN & tags:
             shown = [new_output("stream", text=expected.get(cell["id"], ""))] if TAG in tags else []
             asked = {"tags": sorted({"raises-exception", TAG} & tags)}
-            kept.append(new_code_cell("".join(cell["source"]), id=cell["id"], metadata=asked, outputs=shown))
+            new = {"id": cell["id"], "metadata": asked, "outputs": shown, "execution_count": 1}  # or nbval reads none
+            kept.append(new_code_cell("".join(cell["source"]), **new))
     return notebook | {"cells": kept}
 
 
