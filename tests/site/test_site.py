@@ -250,6 +250,7 @@ AXE = [name for name in PAGES if name != "index.html" and not re.match("book/pac
 
 @pytest.mark.parametrize("visit", AXE or [None], indirect=True)
 def test_axe_finds_nothing_serious(visit: Visit) -> None:
+    come_by(visit.page)
     assert {scheme: violations(visit.page, scheme) for scheme in RULES} == {"light": [], "dark": []}
     visit.page.emulate_media(color_scheme="light")
 
@@ -296,14 +297,19 @@ def test_page_fits_a_phone(visit: Visit) -> None:
     assert width <= NARROW["width"]
 
 
-def unfold(page: Page) -> None:
-    """Open all folds of a page and come by all figures, as a reader does who wants to see everything."""
-    page.evaluate("document.querySelectorAll('article details').forEach(fold => { fold.open = true; })")
-    # A figure that asks for a guess first shows itself to a reader who makes none.
-    page.evaluate("document.querySelectorAll('.posym-guess [type=button]').forEach(button => button.click())")
+def come_by(page: Page) -> None:
+    """Scroll by the figures that load their data when a reader comes near."""
     for figure in page.query_selector_all(".posym-figure:has([data-from])"):
         figure.scroll_into_view_if_needed()
     page.wait_for_function("() => [...document.querySelectorAll('[data-from]')].every(data => data.textContent)")
+
+
+def unfold(page: Page) -> None:
+    """Open all folds of a page, as a reader does who wants to see everything."""
+    come_by(page)
+    page.evaluate("document.querySelectorAll('article details').forEach(fold => { fold.open = true; })")
+    # A figure that asks for a guess first shows itself to a reader who makes none.
+    page.evaluate("document.querySelectorAll('.posym-guess [type=button]').forEach(button => button.click())")
     page.wait_for_function(
         "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
     )
