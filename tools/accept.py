@@ -1,13 +1,11 @@
 """Write down what the ledger says and what chapters print, and compare what was written down with the present.
 
-``posym_companion/claims/ledger.lock.json`` holds each row's grades, parts, numbers and evidence, by model.
-``book/expected/<chapter>.md`` holds the text of the cells tagged ``nbval-check-output``. ``make accept`` writes both,
-``make test`` compares, and what was accepted shows as a difference in a commit.
+``posym_companion/claims/ledger.lock.json`` holds the rows of the ledger, ``book/expected/<chapter>.md`` the text of the
+cells tagged ``nbval-check-output``. ``make accept`` writes both, ``make test`` compares.
 
-Both comparisons leave room for the rounding of another processor and for nothing else. Of two texts the words are the
-same, and so are whole numbers; a number with decimals, or a percentage, may differ by one unit of the last digit shown,
-and below :data:`ROUNDING` it is an error of rounding, whatever its size. Two numbers of the lock differ by at most
-:data:`RELATIVE` of the larger, or by :data:`NOUGHT`.
+Words are the same, and so are whole numbers. In a text a number with decimals, or a percentage, may differ by one unit
+of the last digit shown, and below :data:`ROUNDING` it is an error of rounding, whatever its size. Numbers of the lock
+differ by at most :data:`RELATIVE` of the larger, or by :data:`NOUGHT`. That much another processor may do.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from build_book import chapters, execute_chapters
-from execute import ROOT, executed, read
+from build_book import chapters
+from execute import ROOT, execute_changed, executed, read
 
 from posym_companion.claims.rows import judge_all, make_row, write_rows
 
@@ -64,11 +62,10 @@ def alike(accepted: str, found: str) -> bool:
     """Return whether two texts are the same but for rounding."""
     if NUMBER.sub("0", accepted) != NUMBER.sub("0", found):
         return False
-    pairs = zip(NUMBER.finditer(accepted), NUMBER.finditer(found), strict=True)
-    numbers = ((_number(one), _number(other)) for one, other in pairs)
+    sides = [[_number(one) for one in NUMBER.finditer(text)] for text in (accepted, found)]
     return all(
         abs(one - other) <= max(step, its) or max(abs(one), abs(other)) < ROUNDING
-        for (one, step), (other, its) in numbers
+        for (one, step), (other, its) in zip(*sides, strict=True)
     )
 
 
@@ -104,16 +101,11 @@ def keep_accepted(accepted: Mapping[str, Any], found: Mapping[str, Any]) -> dict
     return {name: x if [*differences(accepted.get(name), x)] else accepted[name] for name, x in found.items()}
 
 
-def judge_rows() -> dict[str, Any]:
-    """Return what all claims give now, by row, as the lock holds them."""
-    return {row.id: asdict(row) for row in judge_all()}
-
-
 def accept(root: Path) -> list[str]:
     """Write both down; return what is other than what was accepted before."""
     before = {chapter.stem: read_expected(root, chapter) for chapter in chapters(root)}
     found = {chapter.stem: read_tagged(read(executed(root, chapter))) for chapter in chapters(root)}
-    rows, judged = read(root / LOCK), judge_rows()
+    rows, judged = read(root / LOCK), {row.id: asdict(row) for row in judge_all()}
     for stale in (root / EXPECTED).glob("*.md"):
         stale.unlink()
     (root / EXPECTED).mkdir(parents=True, exist_ok=True)
@@ -126,6 +118,6 @@ def accept(root: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    if not execute_chapters(ROOT):
+    if not execute_changed(ROOT, chapters(ROOT)):
         sys.exit(1)
     print("\n".join(accept(ROOT)) or "nothing has changed")

@@ -1,8 +1,8 @@
 """The project's public address in every place that names it, and the first code cell of chapters, which needs it.
 
-Its source is ``repository.url`` of ``_config.yml``. ``python tools/address.py`` writes the first cells, ``--set URL``
-changes the address everywhere. As long as it is the placeholder, the first cell refuses to install anything: whoever
-came to own an invented address could run code there.
+``python tools/address.py`` writes the first cells, ``--set URL`` changes ``repository.url`` of ``_config.yml`` and what
+follows from it. As long as this is the placeholder, the first cell installs nothing, since whoever came to own an
+invented address could run code there; it says what to set, and goes on where the package is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ FIRST = 'if "google.colab" in str(get_ipython()):  # in Colab, fetch the book'
 INSTALL = """
     get_ipython().system("git clone -q --depth 1 {address} posym")
     get_ipython().run_line_magic("run", "posym/tools/colab.py {folder}")"""
-REFUSE = '\n    raise RuntimeError("tools/address.py --set URL has not been run")'
+ASK = """
+    from importlib.util import find_spec
+    asked = "this notebook has no address to install posym from: run tools/address.py --set URL in its repository"
+    if not find_spec("posym_companion"):
+        raise ModuleNotFoundError(asked)
+    print(asked)"""
 
 
 def repository_address(root: Path = ROOT) -> str:
@@ -32,20 +37,15 @@ def repository_address(root: Path = ROOT) -> str:
     return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 
 
-def is_setup_cell(source: str) -> bool:
-    """Return whether a cell is a set-up cell, of this or another address."""
-    return source.startswith(FIRST)
-
-
 def write_setup_cells(address: str, root: Path = ROOT) -> None:
     """Make the set-up cell, hidden from the page, the first code cell of each chapter."""
     for path in sorted((root / "book").rglob("*.ipynb")):
         notebook, folder = nbformat.read(path, as_version=4), path.parent.relative_to(root).as_posix()
         cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
-        if not is_setup_cell(cell.source):
+        if not cell.source.startswith(FIRST):
             cell = nbformat.v4.new_code_cell(id="setup", metadata={"tags": ["remove-cell"]})
             notebook.cells.insert(1, cell)
-        cell.source = FIRST + (REFUSE if "/OWNER/" in address else INSTALL).format(address=address, folder=folder)
+        cell.source = FIRST + (ASK if "/OWNER/" in address else INSTALL).format(address=address, folder=folder)
         nbformat.write(notebook, path)
 
 

@@ -20,11 +20,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
 SITE_INPUTS = (*EVERYWHERE, "tools", "book", "benchmarks", "_config.yml", "_toc.yml", "CITATION.cff")
-# Warnings are errors, and so are names in the reference that lead nowhere.
-JUPYTER_BOOK = [
-    str(Path(sys.executable).with_name("jupyter-book")),
-    *("build", "--warningiserror", "--nitpick", "--keep-going"),
-]
+STRICTLY = ("--warningiserror", "--nitpick", "--keep-going")  # names in the reference that lead nowhere are errors, too
 
 
 def pages(root: Path) -> dict[str, Path]:
@@ -62,14 +58,6 @@ def write_outputs(root: Path, target: Path) -> None:
         nbformat.write(with_outputs(chapter, executed(root, chapter)), target / chapter.relative_to(root))
 
 
-def execute_chapters(root: Path) -> bool:
-    """Execute the chapters that have changed, print what goes wrong, and return whether nothing does."""
-    failed = execute_changed(root, chapters(root))
-    for chapter, wrong in failed.items():
-        print(f"{chapter.relative_to(root)} failed: {wrong}", file=sys.stderr)
-    return not failed
-
-
 def build(root: Path = ROOT) -> int:
     """Build the book of ``root`` and publish it to ``_build/html``; return the exit status."""
     if site_is_current(root):
@@ -79,11 +67,12 @@ def build(root: Path = ROOT) -> int:
     for stale in (site, sources):
         shutil.rmtree(stale, ignore_errors=True)
     key = tree_key(root, SITE_INPUTS)
-    if not execute_chapters(root):
+    if not execute_changed(root, chapters(root)):
         return 1
     write_outputs(root, sources)
     tools = {"PYTHONPATH": os.pathsep.join([str(root / "tools"), os.environ.get("PYTHONPATH", "")])}  # has book_site
-    if status := subprocess.run([*JUPYTER_BOOK, str(sources)], env=os.environ | ENVIRONMENT | tools).returncode:
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", *STRICTLY, str(sources)]
+    if status := subprocess.run(command, env=os.environ | ENVIRONMENT | tools).returncode:
         return status
     fresh = sources / "_build" / "html"
     for chapter in chapters(root):  # what readers download are chapters as they are stored, without outputs

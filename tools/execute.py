@@ -19,7 +19,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import EntryPoint
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
@@ -38,7 +38,6 @@ PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
 EVERYWHERE = (*PACKAGES, "results", "requirements.txt", "requirements-bare.txt", "tools/execute.py")
 # What no page is made from: leftovers, and what chapters printed when it was accepted.
 IGNORED = {"__pycache__", ".ipynb_checkpoints", "expected"}
-JOBS = 2
 TIMEOUT = 900  # seconds a cell may take
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -130,57 +129,54 @@ def read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def code_cells(notebook: Mapping[str, Any]) -> list[str]:
-    """Return the code of each cell."""
-    return ["".join(cell["source"]) for cell in notebook.get("cells", []) if cell["cell_type"] == "code"]
-
-
 def is_current(root: Path, chapter: Path) -> bool:
     """Return whether the outputs of a chapter that are kept are those of its present cells."""
-    kept = read(executed(root, chapter))
-    return bool(kept) and code_cells(kept) == code_cells(read(chapter))
+    kept, present = (
+        ["".join(cell["source"]) for cell in (read(path) or {}).get("cells", []) if cell["cell_type"] == "code"]
+        for path in (executed(root, chapter), chapter)
+    )
+    return kept == present
 
 
-async def execute(root: Path, chapter: Path, free: asyncio.Semaphore) -> str | None:
-    """Execute a chapter when there is room, and keep its outputs; return what went wrong."""
+async def execute(root: Path, chapter: Path, free: asyncio.Semaphore) -> bool:
+    """Execute a chapter when there is room and keep its outputs, or print what went wrong; return whether none did."""
     async with free:
         notebook, start = nbformat.read(chapter, as_version=4), time.perf_counter()
         place = {"metadata": {"path": str(chapter.parent)}}
         client = NotebookClient(notebook, timeout=TIMEOUT, resources=place, coalesce_streams=True)
         try:
             await client.async_execute()
+            outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+            wrong = "".join(output.text for output in outputs if output.get("name") == "stderr")
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-            return str(error)
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    if said := [output.text for output in outputs if output.get("name") == "stderr"]:
-        return f"it writes to stderr: {''.join(said)}"
+            wrong = str(error)
+    if wrong:
+        print(f"{chapter.relative_to(root)} failed: {wrong}", file=sys.stderr, flush=True)
+        return False
     target = executed(root, chapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target.with_suffix(".new"))
     target.with_suffix(".new").replace(target)
     print(f"executed {chapter.relative_to(root)} in {time.perf_counter() - start:.1f} s", flush=True)
-    return None
+    return True
 
 
-async def execute_all(root: Path, chapters: list[Path]) -> dict[Path, str]:
-    """Execute chapters, the longest first; return what went wrong."""
-    free = asyncio.Semaphore(JOBS)
-    ordered = sorted(
-        chapters, key=lambda x: -read(x)["metadata"].get("seconds", 0)
-    )  # a long one says how long it takes
-    done = await asyncio.gather(*(execute(root, chapter, free) for chapter in ordered))
-    return {chapter: wrong for chapter, wrong in zip(ordered, done, strict=True) if wrong is not None}
+async def execute_all(root: Path, chapters: list[Path]) -> list[bool]:
+    """Execute chapters, the longest first, and return whether each went right."""
+    free = asyncio.Semaphore(2)
+    ordered = sorted(chapters, key=lambda x: -read(x)["metadata"].get("seconds", 0))  # a long one says how long
+    return await asyncio.gather(*(execute(root, chapter, free) for chapter in ordered))
 
 
-def execute_changed(root: Path, chapters: list[Path]) -> dict[Path, str]:
-    """Execute the chapters whose outputs are missing or out of date; return what went wrong."""
+def execute_changed(root: Path, chapters: list[Path]) -> bool:
+    """Execute the chapters whose outputs are missing or out of date, and return whether all went right."""
     for stale in (root / "_build" / "executed").glob("*"):
         if stale != outputs_folder(root):
             shutil.rmtree(stale)
     due = [chapter for chapter in chapters if not is_current(root, chapter)]
     if due:
         fork_kernels()
-    return asyncio.run(execute_all(root, due))
+    return all(asyncio.run(execute_all(root, due)))
 
 
 def fork_kernels(**environment: str) -> None:

@@ -1,16 +1,14 @@
-"""The last step of a build: what pages share stands in files, terms show what they mean, and old addresses lead on."""
+"""The last step of a build: what pages share or load late stands in files, and old addresses lead on."""
 
 from __future__ import annotations
 
-import html
 import json
+import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from definitions import GLOSSARY, add_definitions, list_terms
-from moved import write_moved
 from safetensors.numpy import load_file
 
 from posym_companion.several_hops.hop_figure import list_parcels, write_parcels
@@ -32,22 +30,19 @@ SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchin
 # docutils calls a bibliography a list, but not its entries items of one.
 CITATIONS = '<div role="list" class="citation-list">'
 LEFT_OVERS = ("scripts/*.js.map", "scripts/fontawesome.js*", "*webpack-macros.html")
-# A cell's tags are classes on its page. Those that say which claim of the ledger the cell shows become anchors.
-CELL = re.compile(r'<div class="cell (?P<classes>[^"]*)\bdocutils container">')
-SHOWS = re.compile(r"\btag_((?:shows|live)-[a-z0-9-]+)")
-
-
-def plain(markup: str) -> str:
-    """Return the text of a piece of a page on one line, with formulas almost as their author wrote them."""
-    text = html.unescape(re.sub(r"<[^>]+>", "", markup))
-    return re.sub(r"\s+", " ", re.sub(r"\\(?:[()\[\]]|mathrm|text\w*)|[{}]", "", text)).strip()
-
-
-def anchors(page: str) -> str:
-    """Return a page with an anchor at every cell that is tagged with a claim: ``shows-u25-7``, or ``live-u25-7``."""
-    return CELL.sub(
-        lambda cell: cell[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(cell["classes"])), page
-    )
+# Most of the theme's style sheet is names of icons that no page shows; most of a page's code is colours that are none.
+ICON = re.compile(r"\bfa-[\w-]+")
+ICONS = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
+COLOURLESS = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
+# What an explorer shows is most of its page: a file beside it, which the page asks for when a reader comes near.
+EXPLORER = re.compile(r'(<script type="application/json" class="posym-explorer-data")>([^<]+)</script>')
+# The head explorer keeps a reader's view behind the #, so that an anchor is handed on where there is one.
+MOVED_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Moved</title><meta name="robots" content="noindex">
+<script>location.replace(location.hash ? "{page}" + location.hash : "{to}")</script></head>
+<body><p>This page has moved: <a href="{to}">go on</a>.</p></body></html>
+"""
+STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
 def edit_pages(site: Path, change: Callable[[str, str], str]) -> None:
@@ -81,6 +76,27 @@ def share_figure_files(site: Path) -> None:
         (site / "_static" / file).write_text(text, encoding="utf-8")
 
 
+def set_explorers_aside(page: str, path: Path) -> str:
+    """Return a page without the data of its explorers, which are written to files beside the page."""
+
+    def set_aside(found: re.Match[str]) -> str:
+        name = f"{path.stem}-{found.start()}.js"
+        text = f"document.querySelector('[data-from=\"{name}\"]').textContent = {json.dumps(found[2])};\n"
+        path.with_name(name).write_text(text, encoding="utf-8")
+        return f'{found[1]} data-from="{name}"></script>'
+
+    return EXPLORER.sub(set_aside, page)
+
+
+def drop_icons(site: Path) -> None:
+    """Take the icons that no page and no script names out of the theme's style sheet."""
+    files = (*site.rglob("*.html"), *site.glob("_static/scripts/*.js"))
+    named = {name for file in files for name in ICON.findall(file.read_text(encoding="utf-8"))}
+    for style in site.glob("_static/styles/pydata*.css"):
+        kept = ICONS.sub(lambda icon: icon[0] if named & {*ICON.findall(icon[0])} else "", style.read_text("utf-8"))
+        style.write_text(kept, encoding="utf-8")
+
+
 def pack_models(site: Path, results: Path) -> None:
     """Write the weights that pages load on a click to where these pages look for them."""
     for page in sorted(site.rglob("*.html")):
@@ -88,6 +104,14 @@ def pack_models(site: Path, results: Path) -> None:
             folder = (page.parent / address).resolve()
             if not (folder / name).is_dir():
                 write_parcels(name, load_file(results / f"{source}.safetensors"), folder)
+
+
+def write_moved(site: Path, moved: dict[str, str]) -> None:
+    """Write a page that leads on to each address at which one stood in an earlier edition."""
+    for old, new in moved.items():
+        to = posixpath.relpath(new, posixpath.dirname(old))
+        (site / old).parent.mkdir(parents=True, exist_ok=True)
+        (site / old).write_text(MOVED_PAGE.format(to=to, page=to.partition("#")[0]), encoding="utf-8")
 
 
 def site_address(repository: str) -> str:
@@ -101,18 +125,18 @@ def finish(site: Path, root: Path) -> None:
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     for left_over in {path for name in LEFT_OVERS for path in site.glob(f"_static/{name}")}:
         left_over.unlink()
-    terms = list_terms((site / GLOSSARY).read_text(encoding="utf-8"), plain) if (site / GLOSSARY).is_file() else {}
 
     def finished(page: str, name: str) -> str:
+        for style in set(STYLE.findall(page)):  # that of the second figure of a kind is that of the first
+            first, _, rest = page.partition(style)
+            page = first + style + rest.replace(style, "")
         page = ICON_SCRIPT.sub("", page if name.endswith("search.html") else SEARCH.sub("", page))
-        page = page.replace(CITATIONS, '<div class="citation-list">')
+        page = COLOURLESS.sub(r"\1", page.replace(CITATIONS, '<div class="citation-list">'))
         page = page.replace("fab fa-github", "fas fa-code-branch")  # or each page loads a font for this one picture
-        return add_definitions(anchors(page), name, terms)
+        return set_explorers_aside(page, site / name)
 
     share_figure_files(site)
     edit_pages(site, finished)
+    drop_icons(site)
     pack_models(site, root / "results")
-    write_moved(site)
-    missing = Path(__file__).with_name("404.html").read_text(encoding="utf-8")
-    address = site_address(settings["repository"]["url"])
-    (site / "404.html").write_text(missing.format(title=settings["title"], address=address), encoding="utf-8")
+    write_moved(site, settings["sphinx"]["config"]["html_context"].get("moved", {}))

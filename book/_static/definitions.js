@@ -1,5 +1,9 @@
 // Says what a term, a citation or a badge means where the pointer, the keyboard or a finger comes to it. Escape closes.
 (() => {
+  document.querySelectorAll(".bd-article a:is(.posym-term, .posym-badge, [href*='#id'])[title]").forEach((link) => {
+    link.dataset.said = link.title;
+    link.removeAttribute("title");
+  });
   const tip = Object.assign(document.createElement("div"), { id: "posym-definition", hidden: true });
   tip.setAttribute("role", "tooltip");
   document.body.append(tip);

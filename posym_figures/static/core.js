@@ -185,6 +185,17 @@ export const startAll = (kind, start) => {
     if (!data) return;
     figure.dataset.ready = "true";
     if (window.google && window.google.colab) figure.dataset.host = "colab";
-    start(figure, JSON.parse(data.textContent));
+    const begin = () => start(figure, JSON.parse(data.textContent));
+    if (data.dataset.from) whenNear(figure, () => (element(figure, "script", { src: data.dataset.from }).onload = begin));
+    else begin();
   });
+};
+
+// Acts once a part of the page is within two screens, or once the address asks for something on the page.
+const whenNear = (part, act) => {
+  let waits = true;
+  const once = (near) => near && waits && ((waits = false), act());
+  window.addEventListener("hashchange", () => once(true));
+  new IntersectionObserver((seen) => once(seen.some((one) => one.isIntersecting)), { rootMargin: "200%" }).observe(part);
+  once(location.hash);
 };

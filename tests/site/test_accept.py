@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         answers = {"toys": Answer(grade="holds", parts=[part])}
         words = dict.fromkeys(("short", "paper", "at", "quote", "asks", "chapter", "fixed"), "")
         row = Row(id="T-1", grade="holds", answers=answers, **words)  # pyright: ignore[reportArgumentType]
-        monkeypatch.setattr(accept, "judge_rows", lambda: {"T-1": asdict(row)})
+        monkeypatch.setattr(accept, "judge_all", lambda: [row])
         return accept.accept(tmp_path)
 
     return tmp_path, accepted

@@ -9,6 +9,8 @@ import finish_site
 import numpy as np
 from safetensors.numpy import save_file
 
+from posym_figures import join_module
+
 FIGURE = (
     '<figure class="posym-figure">\n<style>.posym {{ top: 0 }}</style>\n<input>\n'
     '<script type="application/json" class="posym-data">[1]</script>\n<script>{script}</script>\n</figure>'
@@ -42,17 +44,23 @@ def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
     finish_site.finish(tmp_path, root)
     assert "searchindex" in (tmp_path / "search.html").read_text(encoding="utf-8")
     assert "searchindex" not in (tmp_path / "book" / "words.html").read_text(encoding="utf-8")
-    assert "No such page" in (tmp_path / "404.html").read_text(encoding="utf-8")
+    moved = (tmp_path / "book" / "what_survives.html").read_text(encoding="utf-8")
+    assert 'href="reference/ledger.html#what-survives-in-other-models"' in moved
 
 
-def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:
-    page = (
-        '<div class="cell tag_hide-input tag_shows-u25-7 tag_live-u25-7 docutils container">Figure</div>'
-        '<div class="cell tag_hide-input docutils container">Words</div><div class="cell_input docutils container">'
+def test_an_explorer_comes_from_a_file_beside_its_page(tmp_path: Path, browser) -> None:
+    data = '<script type="application/json" class="posym-explorer-data">{"a": "\\u003c"}</script>'
+    path = write_page(tmp_path, f'<figure class="posym-figure">{data}</figure>')
+    path.write_text(finish_site.set_explorers_aside(path.read_text(), path), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    script = page.locator("script.posym-explorer-data")
+    assert script.text_content() == ""
+    page.add_script_tag(
+        content=join_module("core.js") + "startAll('posym-explorer-data', (_, data) => (window.seen = data));"
     )
-    changed = finish_site.anchors(page)
-    assert changed.replace('<span id="shows-u25-7"></span><span id="live-u25-7"></span>', "") == page
-    assert changed.index('u25-7"></span>Figure') < changed.index("Words")
+    page.wait_for_function("() => window.seen && window.seen.a === '<'")
+    page.close()
 
 
 def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Path) -> None:

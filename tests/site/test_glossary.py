@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import book_site
 import build_book
 import nbformat
 import pytest
-from definitions import pattern_of
+from docutils import nodes
+from docutils.core import publish_doctree
 
 ROOT = Path(__file__).resolve().parents[2]
 # Pages that say what comes: they link the chapters that explain.
@@ -51,8 +54,21 @@ PROSE = paragraphs()
 def test_a_term_is_first_used_where_it_is_explained(terms: tuple[str, ...], explained: set[str]) -> None:
     assert explained, "the entry names no page"
     assert all((ROOT / f"{name}.ipynb").is_file() for name in explained)
-    any_name = re.compile("|".join(map(pattern_of, terms)))
+    any_name = re.compile("|".join(map(book_site.pattern_of, terms)))
     uses = ((name, text) for name, text in PROSE if any_name.search(FORMULA.sub(" ", text)))
     name, text = next(uses, ("", ""))
     here = not name or name in explained or linked(text, (ROOT / name).parent) & explained
     assert here, f"{name} uses it first, without a link to its explanation: {text[:200]}"
+
+
+def test_the_first_mention_of_a_term_is_a_link_that_says_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = {"Pure head": ("term-Pure-head", "One score near 1."), "Index": ("term-Index", "A task.")}
+    monkeypatch.setattr(book_site, "list_terms", lambda _: terms)
+    doctree = publish_doctree("Not ``pure head`` nor an index, but two *pure heads*, a pure head and Index.")
+    app = SimpleNamespace(env=None, builder=SimpleNamespace(get_relative_uri=lambda page, to: "glossary.html"))
+    book_site.mark_terms(app, doctree, "book/page")
+    assert [(link.astext(), link["refuri"], link["reftitle"]) for link in doctree.findall(nodes.reference)] == [
+        ("pure heads", "glossary.html#term-Pure-head", "One score near 1."),
+        ("Index", "glossary.html#term-Index", "A task."),
+    ]
+    assert doctree.astext().endswith("two pure heads, a pure head and Index.")

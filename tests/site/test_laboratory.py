@@ -1,11 +1,7 @@
-"""Live figures where readers meet them: a chapter's own in a real JupyterLab, and in what looks like Colab."""
+"""Live figures where readers meet them: a chapter's own in a real JupyterLab."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +9,8 @@ from typing import Any
 import nbformat
 import pytest
 import torch
-from address import INSTALL, is_setup_cell
+from address import FIRST
 from axe import violations
-from colab import EXTRAS
 
 from benchmarks.laboratory import chromium, laboratory
 from posym_companion.several_hops import multihop
@@ -42,7 +37,7 @@ SCHEME = """scheme => {
 def cells_of(root: Path, chapter: Path, figure: str) -> list[str]:
     """The cells of a chapter up to one of its figures, as they stand, without those of other figures."""
     cells = [cell for cell in nbformat.read(root / chapter, as_version=4).cells if cell.cell_type == "code"]
-    sources = [cell.source for cell in cells if not is_setup_cell(cell.source)]
+    sources = [cell.source for cell in cells if not cell.source.startswith(FIRST)]
     last = next(place for place, source in enumerate(sources) if figure in source)
     return [*(source for source in sources[:last] if "slider_figure(\n" not in source), sources[last]]
 
@@ -119,36 +114,3 @@ def test_models_answer_in_a_notebook_with_weights_from_its_kernel(root: Path, op
     names = settings.make_task().token_names
     tokens = torch.tensor([[names.index(name) for name in sequence]])
     assert said == names[int(run_with_edits(model, tokens).argmax())]
-
-
-COLAB = """
-import json, sys, types
-for name in ("google", "google.colab", "google.colab.output"):
-    sys.modules[name] = types.ModuleType(name)
-sys.modules["google"].colab = sys.modules["google.colab"]
-sys.modules["google.colab"].output = sys.modules["google.colab.output"]
-enabled = []
-sys.modules["google.colab.output"].enable_custom_widget_manager = lambda *_: enabled.append(True)
-sys.modules["google.colab.output"].disable_custom_widget_manager = lambda *_: None
-sys.modules["google.colab.output"]._widgets = types.SimpleNamespace(_installed_url=None)
-import IPython
-IPython.get_ipython = lambda: types.SimpleNamespace(kernel=True)
-import numpy as np
-from posym_figures import Lines, Slider, slider_figure
-figure = slider_figure([Lines("L", np.arange(4))], [Slider("theta", "θ", [0.1, 1.0])], caption="C.", alt="A.",
-                       compute=lambda theta: np.cos(theta * np.arange(4)))
-from IPython.core.formatters import DisplayFormatter
-kinds = sorted(DisplayFormatter().format(figure)[0])  # as a kernel asks, which fills in what the figure left out
-print(json.dumps({"enabled": enabled, "kinds": kinds}))
-"""
-
-
-def test_colab_gets_the_widget_with_the_extras_of_the_first_cell(root: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "POSYM_STATIC"}
-    done = subprocess.run([sys.executable, "-c", COLAB], cwd=root, env=environment, capture_output=True, text=True)
-    said: dict[str, Any] = json.loads(done.stdout or "{}")
-    assert said.get("enabled"), done.stderr
-    assert "application/vnd.jupyter.widget-view+json" in said["kinds"]
-    assert "text/html" not in said["kinds"]
-    assert "tools/colab.py" in INSTALL
-    assert "chapters" in EXTRAS.split(",")

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import book_site
 import build_book
 import pytest
-import yaml
 from docutils import nodes
 from docutils.core import publish_doctree
 from docutils.parsers.rst import roles
@@ -61,27 +60,6 @@ def test_built_reference_has_an_anchor_for_every_public_name(continuous_integrat
         anchor for page in pages for anchor in re.findall(r'id="(posym_(?:core|profile|figures)\.[\w.]+)"', page)
     }
     assert public_objects().keys() <= anchors
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "first"),
-    [
-        ("posym_core.metrics", "swap_scores", "def swap_scores("),
-        ("posym_core.encodings", "Encoding.logits", "def logits("),
-        ("posym_core.store", "UnfinishedWork.resume", "def resume("),
-        ("posym_figures", "Slider.index", "def index("),
-    ],
-)
-def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> None:
-    repository = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
-    info = {"module": module, "fullname": name}
-    address = book_site.source_address(repository["url"], repository["branch"], info)
-    assert address is not None
-    base, _, lines = address.partition("#")
-    path = base.removeprefix(f"{repository['url']}/blob/{repository['branch']}/")
-    start, end = (int(line[1:]) for line in lines.split("-"))
-    shown = (ROOT / path).read_text(encoding="utf-8").splitlines()[start - 1 : end]
-    assert any(first in line for line in shown[:3])
 
 
 def read_role(text: str) -> nodes.document:

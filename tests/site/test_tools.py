@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,15 +42,15 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rendered(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stands for execution and Sphinx; ``status`` is what Sphinx returns, ``wrong`` what chapters did wrong."""
-    chosen: dict[str, Any] = {"status": 0, "wrong": {}}
+    """Stands for execution and Sphinx; ``status`` is what Sphinx returns, ``right`` whether chapters ran."""
+    chosen: dict[str, Any] = {"status": 0, "right": True}
 
-    def execute(root: Path, chapters: list[Path]) -> dict[Path, str]:
+    def execute(root: Path, chapters: list[Path]) -> bool:
         for chapter in chapters:
             target = build_book.executed(root, chapter)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(chapter, target)
-        return {root / name: wrong for name, wrong in chosen["wrong"].items()}
+        return chosen["right"]
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         pages = Path(command[-1]) / "_build" / "html"
@@ -92,7 +90,7 @@ def test_only_a_whole_build_is_published(project: Path, rendered: dict[str, Any]
     site = project / "_build" / "html"
     site.mkdir(parents=True)
     (site / "old.html").write_text("made from other files")
-    rendered["wrong"] = {"book/scores.ipynb": "it raises"} if fails == "a chapter" else {}
+    rendered["right"] = fails != "a chapter"
     rendered["status"] = {"Sphinx": 1, "interrupted": KeyboardInterrupt()}.get(fails, 0)
     with contextlib.suppress(KeyboardInterrupt):
         assert (build_book.build(project) == 0) == (not fails)
@@ -134,7 +132,7 @@ def test_an_edited_chapter_runs_alone_and_a_changed_package_runs_all(project: Pa
 def start_build(project: Path) -> subprocess.Popen[bytes]:
     """A process that executes the project's chapter, in a group of its own."""
     code = "import execute; from pathlib import Path; execute.IMPORTED.clear(); root = Path.cwd()\n"
-    code += "raise SystemExit(bool(execute.execute_changed(root, [root / 'book' / 'scores.ipynb'])))"
+    code += "raise SystemExit(not execute.execute_changed(root, [root / 'book' / 'scores.ipynb']))"
     tools = {"PYTHONPATH": str(Path(execute.__file__).parent)}
     command = [sys.executable, "-c", code]
     return subprocess.Popen(command, cwd=project, env=os.environ | tools, start_new_session=True)
@@ -169,74 +167,15 @@ def group_is_alive(group: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("damaged", ["", "half of a noteb", "{}", "[]"])
-def test_damaged_outputs_are_made_again(project: Path, damaged: str) -> None:
-    kept = execute.executed(project, project / "book" / "scores.ipynb")
+def test_damaged_outputs_are_made_again(project: Path) -> None:
+    chapter = project / "book" / "scores.ipynb"
+    kept = execute.executed(project, chapter)
     kept.parent.mkdir(parents=True)
-    kept.write_text(damaged)
+    for damaged in ("[]", "{}", "half of a noteb", ""):
+        kept.write_text(damaged)
+        assert not execute.is_current(project, chapter)
     assert start_build(project).wait() == 0
     assert nbformat.read(kept, as_version=4).cells[1].outputs[0].data["text/plain"] == "2"
-
-
-PYTHON = """\
-#!/bin/bash
-case "$*" in
-  --version) echo "Python 3.12.1" ;;
-  "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo venv >> done ;;
-  "-m pip "*) echo "${*:3}" >> done; ! [ -e broken ] ;;
-  *) ! [ -e old ] ;;
-esac
-"""
-
-
-@pytest.fixture
-def make_environment(project: Path, root: Path) -> Callable[..., tuple[list[str], str]]:
-    """Run ``make env`` with a Python that only tells what it is asked: its commands, and what make says."""
-    shutil.copy(root / "Makefile", project)
-    (project / "python").write_text(PYTHON)
-    (project / "python").chmod(0o755)
-
-    def run(target: str = "env") -> tuple[list[str], str]:
-        (project / "done").unlink(missing_ok=True)
-        command = ["make", target, f"PYTHON={project / 'python'}", "VENV=.venv"]
-        made = subprocess.run(command, cwd=project, capture_output=True, text=True)
-        commands = (project / "done").read_text().splitlines() if (project / "done").exists() else []
-        return commands, made.stderr
-
-    return run
-
-
-def test_interrupted_installation_is_taken_up_again(
-    project: Path, make_environment: Callable[..., tuple[list[str], str]]
-) -> None:
-    (project / "broken").touch()
-    assert len(make_environment()[0]) == 2  # the folder, and what failed
-    assert make_environment()[0] == ["install --quiet --requirement requirements.txt"]
-    (project / "broken").unlink()
-    assert len(make_environment()[0]) == 2  # the lock, and what is installed bare
-    assert make_environment() == ([], "")
-    assert make_environment("testenv")[0] == ["install --quiet --requirement requirements-test.txt"]
-    assert make_environment("testenv") == ([], "")
-
-
-def test_an_old_python_is_refused(project: Path, make_environment: Callable[..., tuple[list[str], str]]) -> None:
-    (project / "old").touch()
-    commands, said = make_environment()
-    assert commands == []
-    assert "Python 3.11 or newer is needed; pass PYTHON=" in said
-
-
-def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
-    """As the workflow prints them."""
-    jobs = yaml.safe_load((root / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))["jobs"]
-    (line,) = (
-        x for step in jobs["lowest"]["steps"] for x in step.get("run", "").splitlines() if "lowest.txt" in x[-10:]
-    )
-    printed = subprocess.run(["bash", "-c", line.partition(" > ")[0]], cwd=root, capture_output=True, text=True).stdout
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    ranges = [*project["dependencies"], *project["optional-dependencies"]["lm"]]
-    assert printed.splitlines() == [re.sub(r">=([^,]+).*", r"==\1", text) for text in ranges]
-    assert "transformers==5.23\n" in printed
 
 
 def test_what_may_sign_a_release_runs_nothing_of_it(root: Path) -> None:
@@ -248,16 +187,3 @@ def test_what_may_sign_a_release_runs_nothing_of_it(root: Path) -> None:
     assert used == {"actions/download-artifact", "actions/attest-build-provenance"}
     (command,) = (step["run"] for step in jobs["publish"]["steps"] if "run" in step)
     assert command.startswith("gh release create ")
-
-
-def test_missing_browser_stops_continuous_integration(root: Path, tmp_path: Path) -> None:
-    # An empty path holds neither a browser nor a way to install one.
-    for name in ("bash", "id"):
-        found = next(Path(folder) / name for folder in os.environ["PATH"].split(":") if (Path(folder) / name).exists())
-        (tmp_path / name).symlink_to(found)
-    script = str(root / "tools" / "browser.sh")
-    command = [str(tmp_path / "bash"), script]
-    elsewhere = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
-    assert elsewhere.returncode == 0
-    assert "browser tests will be skipped; install chromium" in elsewhere.stdout
-    assert subprocess.run(command, env={"PATH": str(tmp_path), "CI": "true"}).returncode == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import accept
@@ -10,14 +11,14 @@ import pytest
 from execute import read
 
 from posym_companion.claims import CLAIMS, GRADES
-from posym_companion.claims.rows import STORED, load_claims, read_rows
+from posym_companion.claims.rows import STORED, judge_all, load_claims, read_rows
 from posym_companion.results import find_results_folder
 
 
 @pytest.fixture(scope="module")
 def now():
     """What all claims give on the results of this checkout."""
-    return accept.judge_rows()
+    return {row.id: asdict(row) for row in judge_all()}
 
 
 def test_the_ledger_says_what_was_accepted(now, root: Path):
