@@ -174,7 +174,7 @@ def taught_gemma() -> Any:
 @shown
 def several_hops() -> Any:
     """A model of Number and one of Letter, which the reader asks."""
-    models = [multihop.load_weights(f"multihop/{task}_0", device="cpu") for task in ("number", "letter")]
+    models = [multihop.load_weights(f"multihop/{task}_0") for task in ("number", "letter")]
     return hops_figure(
         [hop_model(model, settings) for model, settings in models],
         address="../_static/hops",

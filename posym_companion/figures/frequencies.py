@@ -207,7 +207,7 @@ def law_in_a_model(kept: np.ndarray, layers: Mapping[str, np.ndarray], swept: Ma
 
 
 @shown
-def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, np.ndarray]) -> Picture:
+def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, np.ndarray], mine: Any) -> Picture:
     """The angle at the threshold, times the number of keys ``[length, layer]``, against that number."""
 
     @apply_style
@@ -221,6 +221,7 @@ def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, 
                         y_label="angle at the threshold, times n")  # fmt: skip
         for line, kind in zip(list(ax.lines), KINDS, strict=True):
             line.set_label(f"{kind} layers")
+            ax.plot(*mine[kind], "x", color=line.get_color())
         ax.axhline(HALF, color=INK, linestyle=(0, (4, 2)), linewidth=1, label="the law")
         ax.legend(loc="lower center", ncols=3)
         return figure
@@ -229,8 +230,8 @@ def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, 
         draw(),
         caption="The curves are the threshold <em>θ*n</em> against the number <em>n</em> of keys that the last token "
         "sees (mean over layers with 95% intervals). Local layers see at most 511 keys before the query. The dashed "
-        "line is the law's 2.78. While the number of keys grows about thirty-fold in local layers and sixty-fold in "
-        "global ones, the product stays between about 2 and 3.5.",
+        "line is the law's 2.78, and the crosses are your run. While the number of keys grows about thirty-fold in "
+        "local layers and sixty-fold in global ones, the product stays between about 2 and 3.5.",
         alt="The angle at the threshold times the number of keys against that number on a logarithmic axis, for local "
         "and global layers: both stay between about two and three and a half while that number grows thirty-fold or "
         "sixty-fold, near the line of the law.",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posym_companion.figures import shown
-from posym_companion.results import load_result
+from posym_companion.results import Result, load_result
 from posym_core.encodings import LABELS
 from posym_figures import Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 
@@ -41,9 +41,9 @@ def one_plane(n: int = 60, longest: int = 35) -> Any:
 
 
 @shown
-def removals(models: Mapping[str, str]) -> Any:
-    """What each head of each stored model costs if it is removed."""
-    runs = [load_result(f"encoding_study/{name}") for name in models.values()]
+def removals(models: Mapping[str, str], mine: Result) -> Any:
+    """What each head of each stored model, and of the reader's, costs if it is removed."""
+    runs = [*(load_result(f"encoding_study/{name}") for name in models.values()), mine]
     cost = np.stack([100 * (run["whole"][:, None, None] - run["ablated"])[:3] for run in runs])
     top, following = (np.sort(cost.reshape(*cost.shape[:2], -1))[..., -place] for place in (1, 2))
     accuracy = np.stack([run["whole"][:3] for run in runs])
@@ -54,7 +54,7 @@ def removals(models: Mapping[str, str]) -> Any:
     formats = dict(zip(rows, (".2f", ".0f", ".0f"), strict=True))
     return slider_figure(
         [table, Readout(rows, format=formats)],
-        [Choice("model", "Model", list(models)), Slider("seed", "Seed", [0, 1, 2])],
+        [Choice("model", "Model", [*models, "your run"]), Slider("seed", "Seed", [0, 1, 2])],
         caption="A cell is the points of accuracy lost without a head, by model and seed. Heads of different seeds "
         "are unrelated. Few models have a matrix with a single bright cell.",
         alt="A matrix of two layers and eight heads. With rotary heads on Distance several heads of the first layer "

@@ -58,17 +58,19 @@ def history(runs: Runs, lean: Mapping[str, np.ndarray]) -> Picture:
 
 
 @shown
-def becoming(runs: Runs) -> Picture:
-    """Accuracy, shares of pure heads and entropy of attention over the steps of both tasks."""
+def becoming(runs: Runs, mine: Result) -> Picture:
+    """Accuracy, shares of pure heads and entropy of attention over the steps of both tasks, and of a run."""
+
+    def look(run: Result) -> np.ndarray:
+        positional, symbolic = (np.nanmean(run[name], axis=(1, 2))[..., 0] for name in ("positional", "symbolic"))
+        accuracy, entropy = run["accuracy"].mean(1), np.nanmean(run["entropy"], axis=(1, 2, 3, 4))
+        P = ((positional > 0.9) & (symbolic < 0.1)).mean(1)
+        S = ((symbolic > 0.9) & (positional < 0.1)).mean(1)
+        return np.stack([accuracy, P, S, entropy], -1)
+
     drawing, axes = plt.subplots(1, 2, figsize=(10.4, 3.4), layout="constrained")
     for ax, (task, title) in zip(axes, NAMES.items(), strict=True):
-        rows = []
-        for run in of_task(runs, task).values():
-            positional, symbolic = (np.nanmean(run[name], axis=(1, 2))[..., 0] for name in ("positional", "symbolic"))
-            accuracy, entropy = run["accuracy"].mean(1), np.nanmean(run["entropy"], axis=(1, 2, 3, 4))
-            P = ((positional > 0.9) & (symbolic < 0.1)).mean(1)
-            S = ((symbolic > 0.9) & (positional < 0.1)).mean(1)
-            rows.append(at_grid(run, np.stack([accuracy, P, S, entropy], -1)).T)
+        rows = [at_grid(run, look(run)).T for run in of_task(runs, task).values()]
         plots.curve(
             GRID,
             np.mean(rows, axis=0),
@@ -81,12 +83,14 @@ def becoming(runs: Runs) -> Picture:
             y_limits=(0, 1.02),
             ax=ax,
         )
+    for line, own in zip(axes[0].lines, look(mine).T, strict=True):
+        axes[0].plot(mine["checkpoint_step"], own, "x:", color=line.get_color())
     plt.close(drawing)
     return Picture(
         drawing,
         caption="In both tasks accuracy rises before the shares of pure positional and pure symbolic heads do. Entropy "
         "is the mean entropy of attention, which is 1 for even attention. Curves are means over seeds, shaded from the "
-        "least to the largest.",
+        "least to the largest. Crosses are your run of Number.",
         alt="Two panels. Accuracy rises first. In Number symbolic heads end above one half and positional ones near a "
         "quarter; in Letter symbolic ones reach nearly one and there are no positional ones. Entropy falls.",
     )
@@ -95,7 +99,7 @@ def becoming(runs: Runs) -> Picture:
 def follow_stations(run: Result, task: str) -> dict[str, np.ndarray]:
     """Return what one model does on its four-hop example, ``[step, station, ...]``."""
     path, tokens = run["example_path"][3], run["example_tokens"][3]
-    names = MultihopSettings.full(task=task).make_task().token_names  # pyright: ignore[reportArgumentType]
+    names = MultihopSettings(task=task).make_task().token_names  # pyright: ignore[reportArgumentType]
     seen = at_grid(run, run["attention"])[:, 3, :, 0] / 255
     kept = [at_grid(run, run[name])[:, 3, ..., 0] for name in ("positional", "symbolic")]
     frames, asked = np.empty((len(GRID), 4, 12, 17)), np.zeros((len(GRID), 4, 12, 17))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posym_companion.figures import shown
-from posym_companion.results import load_result
+from posym_companion.results import Result, load_result
 from posym_figures import Lines, Points, Readout, Slider, slider_figure
 
 TASKS = ("likes", "bought", "lives", "list", "keyvalue", "induction", "text")
@@ -18,23 +18,20 @@ SQUARE |= {"diagonal": True, "labels": HEADS, "write_labels": False}
 
 
 @shown
-def tasks(pos: np.ndarray, sym: np.ndarray) -> Any:
-    """Every head on seven tasks, ``[task, head]``; heads that change sides have a colour."""
+def tasks(pos: np.ndarray, sym: np.ndarray, mine: Result) -> Any:
+    """Every head on seven tasks, ``[task, head]``, and in a run; heads that change sides have a colour."""
     side = pos - sym
     turns = (side > 0.5).any(0) & (side < -0.5).any(0)
     settled = (side > 0).all(0) | (side < 0).all(0)
-    points = Points(
-        "Heads, mean over prompts",
-        np.stack([pos, sym], -1),
-        groups=np.where(turns, 2, np.where(settled, 0, 1)),
-        group_labels=["one side on all tasks", "between", "changes sides by over 0.5"],
-        colours=["grey", "yellow", "purple"],
-        **SQUARE,
-    )
+    yours = [mine[name].astype(float).mean(1).reshape(7, -1) for name in ("positional", "symbolic")]
+    kinds: dict[str, Any] = {"groups": np.where(turns, 2, np.where(settled, 0, 1)), **SQUARE}
+    kinds |= {"group_labels": ["one side on all tasks", "between", "changes sides by over 0.5"]}
+    kinds |= {"colours": ["grey", "yellow", "purple"]}
+    both = {"Heads, mean over prompts": [pos, sym], "The same heads in your run": yours}
     medians = {"median s_POS": np.median(pos, -1), "median s_SYM": np.median(sym, -1)}
     medians |= {"more positional heads": [str(int(x)) for x in (side > 0).sum(1)]}
     return slider_figure(
-        [points, Readout(medians, format=".2f")],
+        [*(Points(title, np.stack(x, -1), **kinds) for title, x in both.items()), Readout(medians, format=".2f")],
         [Slider("task", "Task", TASKS)],
         caption="The points are the 72 heads of Gemma 3 270M on seven tasks. Purple heads are clearly positional "
         "(scores more than 0.5 apart) on one task and clearly symbolic on another, so they cross the square as the "

@@ -9,7 +9,7 @@ import torch
 
 from posym_companion.figures import Picture, shown
 from posym_companion.one_head import training_figure
-from posym_companion.results import load_result
+from posym_companion.results import Result, load_result
 from posym_companion.score_statistics import student_interval
 from posym_companion.theory import PlanarRetrievalHead, PositionalIndexHead, find_positional_beta, is_right
 from posym_core.tasks import IndexTask, RetrievalTask
@@ -28,9 +28,9 @@ def by_place(cell: str) -> np.ndarray:
     return np.where(asked > 0, run[f"{cell}/hits"] / np.maximum(asked, 1), np.nan)
 
 
-def accuracy(cell: str) -> np.ndarray:
-    """Return the accuracy over all inputs, ``[seed, angle]``."""
-    run = load_result("frequency_control/full")
+def accuracy(cell: str, run: Result | None = None) -> np.ndarray:
+    """Return the accuracy over all inputs of the stored run, or of another, ``[seed, angle]``."""
+    run = run or load_result("frequency_control/full")
     return run[f"{cell}/hits"].sum(-1) / run[f"{cell}/asked"].sum(-1)[:, None]
 
 
@@ -109,43 +109,43 @@ def one_angle_two_tasks():
 
 
 @shown
-def accuracy_by_angle():
-    """Accuracy of four kinds of toys over the angle."""
+def accuracy_by_angle(mine: Result):
+    """Accuracy of four kinds of toys over the angle, stored and in the reader's run."""
     angles, cells = load_result("frequency_control/full")["angles"], SINGLE | ONE | PAIR
     values = [accuracy(f"{cell}_32") for cell in cells.values()]
     figure = draw_means(
         angles, values, cells, colours=COLOURS, x_log=True, x_label=ANGLE, y_label="accuracy", y_limits=(0, 1.02)
     )
+    for line, cell in zip(figure.axes[0].lines, cells.values(), strict=True):
+        yours = accuracy(f"{cell}_32", mine).mean(0)
+        figure.axes[0].plot(mine["angles"][mine["frequencies"] - 1], yours, "x", color=line.get_color())
     return Picture(
         figure,
         caption="From fast planes on the left to slow ones on the right, Index is solved first and Retrieval last, and "
         "Partial induction in between, but only with two angles. The curves show the accuracy at 32 positions, as a "
-        "mean over seeds with its 95% interval from Student's distribution.",
+        "mean over seeds with its 95% interval from Student's distribution, and the crosses are your run.",
         alt="Accuracy against the angle for four tasks: Index is high at large angles, Retrieval at small ones, "
         "Partial induction with one angle has a low hump, with two angles a high plateau in the middle.",
     )
 
 
 @shown
-def accuracy_by_place(task: str):
-    """Accuracy by angle and by the position of the answer, Index or Retrieval."""
+def accuracy_by_place():
+    """Accuracy of Index by angle and by the position of the answer."""
     angles = load_result("frequency_control/full")["angles"]
     figure = plots.heatmap(
-        by_place(f"{SINGLE[task]}_32").mean(0), colours="sequential", limits=(0, 1), x_label="position of the answer",
+        by_place("index_single_32").mean(0), colours="sequential", limits=(0, 1), x_label="position of the answer",
         y_label="angle θ, fast above", row_labels=[f"{angle:.2g}" for angle in angles],
         column_labels=[str(k) for k in range(32)],
     )  # fmt: skip
     figure.set_size_inches(7, 4.6)
     figure.axes[0].set_aspect("auto")
-    captions = {
-        "Index (absolute)": "Just below the bright region only the two ends survive. At its border, at 0.056 rad, the "
-        "positions beside the ends are the darkest. The two dark cells near the top are explained below.",
-        "Retrieval": "In the rows of transition the middle is slightly brighter than the ends.",
-    }
     return Picture(
         figure,
-        caption=f"{captions[task]} The map shows the accuracy of {task} at 32 positions, as a mean over seeds.",
-        alt=f"Rows of angle, columns of position: {task} is bright on its side of a boundary and dark on the other.",
+        caption="Just below the bright region only the two ends survive. At its border, at 0.056 rad, the positions "
+        "beside the ends are the darkest. The two dark cells near the top are explained below. The map shows the "
+        "accuracy of Index at 32 positions, as a mean over seeds.",
+        alt="Rows of angle, columns of position: Index is bright above a boundary and dark below it.",
     )
 
 

@@ -62,17 +62,17 @@ def learning(carries: np.ndarray) -> Any:
 
 @shown
 def restored(share: np.ndarray, heads: Sequence[tuple[int, int]]) -> Picture:
-    """Bars of the share that each of some heads brings back, ``[run, layer, head]``."""
+    """Draw the share that each of some heads brings back, ``[run, layer, head]``."""
     some = np.stack([share[:, layer, head] for layer, head in heads], -1)
     ends = {"lower": some.min(0)[None], "upper": some.max(0)[None]}
     names = [f"{layer}:{head}" for layer, head in heads]
-    bars = plots.bars(names, some.mean(0)[None], **ends, colours=("symbolic",), y_label="share brought back")
-    plt.close(bars)
+    figure = plots.dots(names, some.mean(0)[None], **ends, colours=("symbolic",), x_label="share brought back")
+    plt.close(figure)
     return Picture(
-        bars,
-        caption="Each bar shows how much of the difference one head brings back when it alone is patched, as a mean "
+        figure,
+        caption="Each dot shows how much of the difference one head brings back when it alone is patched, as a mean "
         "over three runs of teaching with their range. One head brings back nearly everything.",
-        alt="Bars for eight heads: 11:2 near one, 15:2 near three tenths, the others near zero or a little below.",
+        alt="Dots for eight heads: 11:2 near one, 15:2 near three tenths, the others near zero or a little below.",
     )
 
 
@@ -92,14 +92,16 @@ def accuracy(run: Result, kind: int) -> str:
 
 
 @shown
-def solvers() -> Any:
-    """Small decoders by their frequencies: how they learn, and the scores of their heads."""
+def solvers(mine: Result) -> Any:
+    """Small decoders by their frequencies: how they learn, also in a reader's run, and the scores of their heads."""
     runs = [load_result(f"task_solvers/{band}_2x2_8") for band in BANDS]
     steps = np.arange(0, 1601, 50)
     curves = np.full((len(runs), 2, len(steps)), np.nan)
     for curve, run in zip(curves, runs, strict=True):
         seen = run["look_accuracy"].mean(1).T
         curve[:] = np.pad(seen, ((0, 0), (0, len(steps) - seen.shape[1])), mode="edge")
+    own = mine["look_accuracy"].mean(1).T
+    own = np.pad(own, ((0, 0), (0, len(steps) - own.shape[1])), constant_values=np.nan)
     heads = np.stack([run["scores"][..., :2].swapaxes(0, 1).reshape(2, 20, 2) for run in runs])
     layer = np.arange(2)[:, None]
     groups = [np.where(run["patched"].swapaxes(0, 1) >= CARRIES, 2, layer).reshape(2, 20) for run in runs]
@@ -107,7 +109,8 @@ def solvers() -> Any:
     rows |= {f"steps to learn {name}": [learned(run, kind) for run in runs] for kind, name in enumerate(KINDS)}
     look: dict[str, Any] = {"y_limits": (-0.02, 1.02)}
     lines = Lines("Accuracy while learning", steps, curves, over=("band",), series=KINDS, **look,
-                  colours=("symbolic", "positional"), x_label="training step", y_label="accuracy")  # fmt: skip
+                  colours=("symbolic", "positional"), x_label="training step", y_label="accuracy",
+                  reference=own, reference_labels=("yours", ""))  # fmt: skip
     points = Points("Every head, last token", heads, groups=np.stack(groups), x_limits=(-0.02, 1.02), **look,
                     group_labels=("layer 0", "layer 1", "carries the answer"), write_labels=False,
                     colours=("grey", "yellow", "purple"), x_label="s_POS", y_label="s_SYM")  # fmt: skip
@@ -117,9 +120,9 @@ def solvers() -> Any:
             Slider("band", "Frequencies", [band.replace("-", "+") for band in BANDS], start="1e4"),
             Choice("kind", "Heads on", KINDS),
         ],
-        caption="The panels show accuracy during training, and the scores of all heads at the last token. On binding "
-        "the heads that carry the answer are mostly symbolic. On index the frequencies decide whether they are "
-        "positional or symbolic.",
+        caption="The panels show accuracy during training, with thin lines for your run, and the scores of all heads "
+        "at the last token. On binding the heads that carry the answer are mostly symbolic. On index the frequencies "
+        "decide whether they are positional or symbolic.",
         alt="Curves of accuracy on binding and index against training steps, and a scatter of positional and symbolic "
         "scores of the heads of five models.",
     )

@@ -43,29 +43,30 @@ def one_cosine(G: np.ndarray) -> Any:
 
 
 @apply_style
-def draw_spectra(run: Any) -> Any:
-    """Draw median spectra of queries, keys and logits under the three ways to place them."""
+def draw_spectra(run: Any, mine: Any) -> Any:
+    """Draw median spectra of queries, keys and logits under the three ways to place them, thin in a reader's run."""
     figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 8.4), layout="constrained")
     ways = {"without positions": (6, "-"), "mean kernel": (5, "--"), "the model's rotation": (3, ":")}
     for ax, kind, title in zip(axes, ("query", "key", "logits"), ("Queries", "Keys", "Logits"), strict=True):
-        medians = np.median(run[kind] / run[kind][:1, ..., :1], axis=(1, 2, 3))
-        for median, (label, (colour, dash)) in zip(medians, ways.items(), strict=True):
-            rank = np.arange(1, len(median) + 1)
-            ax.plot(rank, median, color=PALETTE[colour], linestyle=dash, linewidth=2, label=label)
+        medians = [np.median(x[kind] / x[kind][:1, ..., :1], axis=(1, 2, 3)) for x in (run, mine)]
+        for stored, own, (label, (colour, dash)) in zip(*medians, ways.items(), strict=True):
+            look: Any = {"color": PALETTE[colour], "linestyle": dash}
+            ax.plot(np.arange(1, len(stored) + 1), stored, linewidth=2, label=label, **look)
+            ax.plot(np.arange(1, len(own) + 1), own, linewidth=0.8, **look)
         ax.set(yscale="log", xlabel="rank", ylabel="value / largest", title=title)
     axes[0].legend()
     return figure
 
 
 @shown
-def spectra(run: Any) -> Picture:
+def spectra(run: Any, mine: Any) -> Picture:
     """Spectra of Gemma's queries, keys and logits."""
     return Picture(
-        draw_spectra(run),
+        draw_spectra(run, mine),
         caption="Spectra of Gemma's queries, keys and logits, as medians over heads, layers and windows, each divided "
-        "by its largest value without positions. For queries and keys the model's rotation flattens the spectrum, "
-        "though less than a mean kernel does. For logits the dotted line lies above the full line at all ranks but "
-        "the first, so that sums of the largest values grow.",
+        "by its largest value without positions, with thin lines for your run. For queries and keys the model's "
+        "rotation flattens the spectrum, though less than a mean kernel does. For logits the dotted line lies above "
+        "the full line at all ranks but the first, so that sums of the largest values grow.",
         alt="Three panels of curves that fall on logarithmic axes over the rank. For queries and keys the curve "
         "without positions is steepest, the curve under the mean kernel is flattest, and the model's rotation lies "
         "between. For logits the three lie close together.",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from posym_companion.figures import Picture, shown
-from posym_companion.results import load_result
+from posym_companion.results import Result, load_result
 from posym_companion.theory import compute_positional_peak, compute_symbolic_peak
 from posym_figures import Lines, Points, Readout, Slider, plots, slider_figure
 
@@ -115,8 +115,8 @@ def ends_minus_middle(angles: np.ndarray, bends: dict[str, np.ndarray]):
 
 
 @shown
-def waves():
-    """Keys, query and wave of the ten most positional heads of Gemma on running text."""
+def waves(mine: Result):
+    """Keys, query and wave of the ten most positional heads of Gemma on running text, and their logits in a run."""
     run = load_result("head_geometry/gemma-3-270m_text_64")
     heads, distance = np.argsort(run["head_positional_share"][0].astype(float).ravel())[::-1][:10], run["distance"]
     arrows, curves, rows = [], [], {"coherence": [], "R² on unseen prompts": [], "energy share": [], "amplitude": []}
@@ -124,8 +124,9 @@ def waves():
         plane, (size, at) = int(run["dominant"][1, layer, head]), run["wave"][1, layer, head]
         key, query = (run[f"drawn_{name}"][1, 0, layer, head].astype(float) for name in ("keys", "query"))
         arrows.append(np.concatenate([key / np.abs(key).max(), query[None] / np.hypot(*query)]))
-        unseen = run["curve"][1, 1, layer, head].astype(float) / size
-        curves.append([unseen, np.cos(run["angles"][layer, plane] * (distance - at))])
+        wave = np.cos(run["angles"][layer, plane] * (distance - at))
+        unseen = [x["curve"][1, 1, layer, head].astype(float) / x["wave"][1, layer, head][0] for x in (run, mine)]
+        curves.append([unseen[0], wave, unseen[1]])
         fields = [float(run[name][layer, head, plane]) for name in ("coherence", "r2_test", "energy_share")]
         for row, value in zip(rows.values(), [*fields, float(size)], strict=True):
             row.append(value)
@@ -134,13 +135,14 @@ def waves():
                 arrows=[False] * len(distance) + [True], groups=[0] * len(distance) + [1], y_limits=(-1.1, 1.1),
                 group_labels=("keys", "query"), colours=("positional", "grey")),
          Lines("Mean logit of the plane over the amplitude", distance[::-1], np.array(curves)[..., ::-1],
-               colours=("grey", "positional"), series=("unseen", "wave"), x_label="distance from the query",
-               y_limits=(-1.8, 1.8)),
+               colours=("grey", "positional", "purple"), series=("unseen", "wave", "your run"),
+               x_label="distance from the query", y_limits=(-1.8, 1.8)),
          Readout(rows, format=".2f")],
         [Slider("head", "Head (layer:head)", [f"{place // 4}:{place % 4}" for place in heads])],
         caption="The cloud of keys has one direction. The grey curve, mean logits on prompts that the wave was not "
-        "fitted on, follows the wave. The slider sets one of the ten most positional heads on running text, at its "
-        "most positional plane of at least half a rotation. Keys are scaled to the longest, the query to its length.",
+        "fitted on, follows the wave, and the purple one is the same in your run. The slider sets one of the ten most "
+        "positional heads on running text, at its most positional plane of at least half a rotation. Keys are scaled "
+        "to the longest, the query to its length.",
         alt="Left: a cloud of key dots on one side of the origin and one arrow. Right: a wavy grey curve over the "
         "distance with a smooth wave lying on it.",
     )  # fmt: skip

@@ -7,13 +7,15 @@ import shutil
 import tempfile
 from collections import namedtuple
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
 from posym_companion import experiments
+from posym_companion.book import run_experiment, runs
 from posym_companion.experiments import Experiment, finish_part
-from posym_companion.results import load_result, work_folder
+from posym_companion.results import list_results, load_result, work_folder
 from posym_core.store import _parallel as parallel
 from posym_core.store import _resuming as resuming
 
@@ -35,6 +37,7 @@ class Trial:
 
     killed: bool = False
     loads: list[str] = field(default_factory=list)
+    folder: Any = None
     measured: list[str] = field(default_factory=list)
 
     def measure(self, setting, *, work=None, **options):
@@ -50,6 +53,7 @@ class Trial:
 
     def load(self, model, **options):
         self.loads.append(model)
+        self.folder = options["folder"]
         return (model,)
 
     def measure_loaded(self, model, setting, **options):
@@ -58,7 +62,7 @@ class Trial:
 
     @property
     def of_settings(self):
-        return Experiment(settings=lambda: [Setting()], small=lambda x: x, measure=self.measure, dims={"*": "x"})
+        return Experiment(settings=lambda: [Setting()], small={"size": 1}, measure=self.measure, dims={"*": "x"})
 
     @property
     def of_models(self):
@@ -109,35 +113,17 @@ def test_a_killed_run_goes_on_only_with_what_it_was_begun_with(trial, tmp_path, 
     assert not work_folder("trial/one", folder=tmp_path).exists()
 
 
-@pytest.mark.parametrize("damage", [lambda x: x[:-9], lambda x: x[:-1] + bytes([x[-1] ^ 1])])
-def test_a_damaged_part_is_measured_again(trial, tmp_path, damage):
+def test_a_damaged_part_is_measured_again(trial, tmp_path):
     trial.killed = True
     with pytest.raises(KeyboardInterrupt):
         list(trial.of_settings.run([Setting()], folder=tmp_path))
     trial.killed = False
     (part,) = work_folder("trial/one", folder=tmp_path).glob("*.safetensors")
-    part.write_bytes(damage(part.read_bytes()))
-    message = r"first.part.safetensors (cannot be read|was altered).*; it is measured again"
-    with pytest.warns(UserWarning, match=message):
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.warns(UserWarning, match=r"first.part.safetensors cannot be read.*; it is measured again"):
         (found,) = trial.of_settings.run([Setting()], folder=tmp_path)
     assert trial.measured == ["first", "first", "second"]
     assert found["first"].tolist() == [1, 1]
-
-
-def test_a_part_of_another_run_is_not_taken_for_ones_own(trial, tmp_path):
-    """As when a kill interrupts the removal of what an older run left."""
-    trial.killed = True
-    with pytest.raises(KeyboardInterrupt):
-        list(trial.of_settings.run([Setting()], folder=tmp_path))
-    trial.killed = False
-    begun = work_folder("trial/one", folder=tmp_path) / resuming.BEGUN
-    begun.write_bytes(begun.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=r"begun.json is not a whole description .*; pass --force to discard"):
-        list(trial.of_settings.run([Setting(size=3)], folder=tmp_path))
-    begun.unlink()
-    with pytest.warns(UserWarning, match=r"first.part.safetensors belongs to another run; it is measured again"):
-        (found,) = trial.of_settings.run([Setting(size=3)], folder=tmp_path)
-    assert found["first"].tolist() == [1, 1, 1]
 
 
 def test_force_discards_what_other_code_began(trial, tmp_path, monkeypatch):
@@ -206,3 +192,57 @@ def test_processes_keep_what_is_finished_over_a_kill(trial, tmp_path, monkeypatc
     assert trial.measured == ["first", "second"]
     np.testing.assert_array_equal(found["second"], load_result("trial/one", folder=tmp_path)["second"])
     assert not work_folder("trial/one", folder=tmp_path).exists()
+
+
+@pytest.fixture
+def page(trial, tmp_path, monkeypatch):
+    """A page beside stored results, on which the trial is the only experiment."""
+    monkeypatch.setenv("POSYM_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr(runs, "load_experiment", lambda name: trial.of_settings)
+    return tmp_path / "my_results"
+
+
+def test_a_readers_run_is_kept_by_its_size_and_read_again(trial, page, monkeypatch, capsys):
+    found = [run_experiment("trial", size=size)["first"].tolist() for size in ("small", "full", "small", "full")]
+    assert found == [[1], [1, 1], [1], [1, 1]]
+    assert trial.measured == ["first", "second"] * 2
+    assert list_results(folder=page / "small") == list_results(folder=page / "full") == ["trial/one"]
+    assert not page.with_name("results").exists()
+    # Other code measures the small one again, which takes seconds, and not the full one.
+    monkeypatch.setattr(runs, "record_provenance", lambda seconds: {"code_digest": "other"})
+    assert [len(run_experiment("trial/one", size=size)["first"]) for size in ("full", "small")] == [2, 1]
+    assert trial.measured == ["first", "second"] * 3
+    assert capsys.readouterr().err == ""
+
+
+def test_a_readers_full_run_goes_on_where_it_was_stopped(trial, page):
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment("trial/one", size="full")
+    trial.killed = False
+    run_experiment("trial/one", size="full")
+    assert trial.measured == ["first", "second"]
+
+
+def test_a_readers_run_measures_stored_models(trial, page, monkeypatch):
+    monkeypatch.setattr(runs, "load_experiment", lambda name: trial.of_models)
+    run_experiment("trial", size="full")
+    assert trial.folder == page.with_name("results")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        ("no_such/one", "small", r"experiment must be one of .*'random_solvers'.*; got 'no_such'"),
+        ("random_solvers", "small", r"name must be one of 'random_solvers/all', 'random_solvers/planes'; got"),
+        ("random_solvers/all", "tiny", r"size must be 'small' or 'full'; got 'tiny'"),
+    ],
+)
+def test_a_reader_is_told_what_can_be_run(name, size, message):
+    with pytest.raises(ValueError, match=message):
+        run_experiment(name, size=size)
+
+
+def test_a_reader_runs_on_the_device_that_is_there(tmp_path, monkeypatch, other_device):
+    monkeypatch.setenv("POSYM_RESULTS", str(tmp_path / "results"))
+    assert run_experiment("random_solvers/all").provenance["device"].startswith(other_device.type)

@@ -18,6 +18,8 @@ from nbformat import NotebookNode, reader
 from rerun import HIDDEN, cells_in_sight
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from posym_companion.results import list_results, load_result
+
 LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
 CHAPTERS = sorted((ROOT / "book").rglob("*.ipynb"))
 COLUMNS, LINES, IMPORTS = 79, 20, 6
@@ -141,6 +143,18 @@ def test_a_number_that_nothing_printed_is_found() -> None:
 def test_what_is_printed_in_sight_is_compared() -> None:
     """Each cell that prints is tagged, so that nbval compares what it prints."""
     none_has(lambda x: [c.id for c in in_sight(x) if re.search(r"^ *print\(", c.source, re.M) and TAG not in tags(c)])
+
+
+def test_a_run_of_the_readers_own_takes_as_long_as_the_cell_says() -> None:
+    """It is small on the page, and in full what the stored run took, on as many cores."""
+    said = re.compile(r'^SIZE = "small"  # seconds; "full": (.*)$.*?"(frequency_control|\w+/[\w-]+)"', re.M | re.S)
+    found = {match[2]: match[1] for x in notebooks().values() for c in in_sight(x) for match in said.finditer(c.source)}
+    assert len(found) > 9
+    for name, time in found.items():
+        (stored,) = list_results(name) if "/" not in name else [name]
+        made = load_result(stored).provenance
+        cores = "two cores" if "2 threads" in made["device"] else "one core"
+        assert time == f"{made['seconds'] / 60:.0f} min on {cores}", name
 
 
 def test_cells_in_sight_alone_do_not_know_folded_names() -> None:
