@@ -192,4 +192,4 @@ def test_the_chapter_shows_the_papers_table_for_another_model(kind, facts, tmp_p
 def test_facts_are_refused_where_an_experiment_has_none(tmp_path, capsys):
     assert main(["run", "hop_length", "--facts", "256", "--results", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "is measured without facts, so --facts 256 has no place there; leave it out" in said
+    assert "settings of hop_length/number_0 have no facts, so --facts 256 has no place there; leave it out" in said
