@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,10 @@ def estimate(todo: Mapping[str, list[Any]], *, small: bool = False) -> str:
     names = [setting.name for settings in todo.values() for setting in settings]
     if not names or small:
         return f"{len(names)} are to be measured" + (", of the small size, which takes minutes" if names else "")
-    timed, took = [found for name in names if (found := read_seconds(name))], Counter[str]()
+    timed: list[tuple[str, float]] = [found for name in names if (found := read_seconds(name))]
+    took: dict[str, float] = {}
     for device, seconds in timed:
-        took[device] += seconds
+        took[device] = took.get(device, 0) + seconds
     said = [f"{_in_words(seconds)} on {device}" for device, seconds in took.items()]
     untimed = len(names) - len(timed)
     said += [f"{untimed} {'was' if untimed == 1 else 'were'} not timed"] if untimed else []

@@ -78,10 +78,10 @@ def load_beside_random(look: Look) -> Iterator[tuple[str, Result, list[Result]]]
             yield f"{wording}, {facts} facts", own, [look.load(replace(drawn, draw=draw)) for draw in DRAWS]
 
 
-def take_scores(result: Result) -> list[np.ndarray]:
+def take_scores(result: Result) -> tuple[np.ndarray, np.ndarray]:
     """Return both scores at the papers' temperature, ``[prompt, layer, head]``, of a result beside random weights."""
-    scores = [result[name].astype(float) for name in SCORES]
-    return [x[0] for x in scores] if scores[0].ndim == 4 else scores
+    positional, symbolic = (result[name].astype(float) for name in SCORES)
+    return (positional[0], symbolic[0]) if positional.ndim == 4 else (positional, symbolic)
 
 
 def shift(estimate: Estimate, level: float) -> Estimate:

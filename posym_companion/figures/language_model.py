@@ -21,6 +21,7 @@ SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}
 LENGTHS = (16, 32, 64, 128, 256, 500, 512, 1024)
 GLOBAL = [5, 11, 17]
 LOCAL = [layer for layer in range(18) if layer not in GLOBAL]
+NUMBERS = 120_000  # that a figure may carry: of a large model fewer facts are shown
 INPUTS = {
     "binding-likes": ("facts", "facts, one asked for"),
     "index": ("list", "a list, its first name asked for"),
@@ -43,10 +44,12 @@ def fact_attention(C: Tensor, prompts: Any, i: int, j: int) -> np.ndarray:
 @shown
 def two_facts(C: Tensor, prompts: Any) -> Any:
     """Attention to the facts of a prompt, ``C[layer, head, content, place]``, before and after two keys swap."""
-    asked = int(prompts.target[0])
-    others = [fact for fact in range(prompts.blocks) if fact != asked][:16]
-    bars = np.stack([fact_attention(C, prompts, asked, other) for other in others], 2)
-    pair = np.stack([bars[:, :, n][..., [asked, other]] for n, other in enumerate(others)], 2)
+    asked, (layers, heads) = int(prompts.target[0]), C.shape[:2]
+    most = min(16, int((NUMBERS / (2 * layers * heads)) ** 0.5))
+    others = [fact for fact in range(prompts.blocks) if fact != asked][:most]
+    shown = sorted([asked, *others])
+    bars = np.stack([fact_attention(C, prompts, asked, other)[..., shown] for other in others], 2)
+    pair = np.stack([bars[:, :, n][..., [shown.index(x) for x in (asked, other)]] for n, other in enumerate(others)], 2)
     unit = pair / np.linalg.norm(pair, axis=-1, keepdims=True)
     before, after = unit[..., 0, :], unit[..., 1, :]
     said = {
@@ -56,7 +59,7 @@ def two_facts(C: Tensor, prompts: Any) -> Any:
     }
     attention = Bars(
         "Attention to each fact",
-        [str(fact + 1) for fact in range(prompts.blocks)],
+        [str(fact + 1) for fact in shown],
         bars / bars.max((-1, -2), keepdims=True),
         series=["before the swap", "after it"],
         x_label="fact, counted from 1",
@@ -65,7 +68,6 @@ def two_facts(C: Tensor, prompts: Any) -> Any:
         colours=("grey", "purple"),
         wide=True,
     )
-    layers, heads = bars.shape[:2]
     return slider_figure(
         [attention, Readout(said)],
         [

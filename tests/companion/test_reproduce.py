@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +28,9 @@ FAMILIES = {
     "qwen2-tiny": ("Qwen2", {"num_hidden_layers": 2}),
     "llama-3-tiny": ("Llama 3", {"num_hidden_layers": 2}),
 }
+
+
+HIDDEN = {"remove-cell", "remove-input", "hide-cell"}
 
 
 @pytest.mark.parametrize("paper", ["U25", "U26", "G26"])
@@ -160,7 +165,31 @@ def test_models_of_readers_and_their_random_weights_are_measured_as_precise_as_t
     assert model.dtype == with_random_weights(model, 0).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize(("kind", "facts"), [("Gemma2", 256), ("Qwen2", 40), ("Llama 3", 40)])
+def test_the_chapter_shows_the_papers_table_for_another_model(kind, facts, tmp_path, root, capsys):
+    """Its visible cells up to the plane of all heads, which compute while they are read."""
+    window = {"sliding_window": 4096} if kind == "Gemma2" else {}
+    model = save_model(tmp_path / "model", kind, words=300, num_hidden_layers=13, dtype=torch.bfloat16, **window)
+    cells = json.loads((root / "book/language_model/language_model.ipynb").read_text(encoding="utf-8"))["cells"]
+    seen = [cell for cell in cells if cell["cell_type"] == "code" and not HIDDEN & {*cell["metadata"].get("tags", ())}]
+    code = {cell["id"]: "".join(cell["source"]) for cell in seen}
+    assert code["lm-model"] == 'MODEL = "gemma-3-270m"\nFACTS = 16'
+    code["lm-model"] = f"MODEL, FACTS = {str(model)!r}, {facts}"
+    known: dict[str, Any] = {}
+    for name in list(code)[: list(code).index("lm-plane") + 1]:
+        exec(code[name], known)
+        if name == "lm-table":
+            said = str(known["table"])
+            assert f"model, {facts} facts" in said
+            assert all(number in said for number in ("−0.91", "0.83", "0.56"))
+    assert all(paper in str(known["table"]) for paper in ("both high", "s_POS high", "s_SYM high"))
+    assert known["model"].dtype == torch.bfloat16
+    said = capsys.readouterr().out
+    assert re.search(r"^r = -?\d\.\d\d$", said, re.M)
+    assert f"{facts} facts of " in said
+
+
 def test_facts_are_refused_where_an_experiment_has_none(tmp_path, capsys):
     assert main(["run", "hop_length", "--facts", "256", "--results", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "is measured without facts, so --facts 256 has no place there; leave it out" in said
+    assert "settings of hop_length/number_0 have no facts, so --facts 256 has no place there; leave it out" in said

@@ -151,8 +151,10 @@ def test_a_claim_of_all_models_depends_on_them_where_they_disagree(tmp_path: Pat
         yield part("heads"), look.model == "one"
 
     row = judge(make_claim(heads, models=("one", "other"), all_models=True), tmp_path)
-    assert (row.grade, row.headline) == ("depends on the model", "heads one; absent or opposite in other")
+    assert (row.grade, row.headline) == ("depends on the model", "one: heads one; absent or opposite in other")
     assert judge(make_claim(heads, models=("one", "other")), tmp_path).grade == "holds"
+    own = judge(make_claim(heads, models=("other",), others=lambda folder: ["one"]), tmp_path)
+    assert (own.grade, list(own.answers)) == ("holds", ["one", "other"])
 
 
 def test_rows_are_read_as_they_were_written():

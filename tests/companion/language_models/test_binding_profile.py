@@ -43,7 +43,7 @@ def test_of_another_family_only_what_is_judged_is_kept(tiny, tokenizer):
             np.testing.assert_allclose(x[0], whole[name][0], atol=1e-3)
         elif not name.startswith("null"):
             np.testing.assert_array_equal(x, whole[name])
-    longer = binding_profile.measure(tiny, tokenizer, replace(setting, facts=17, prompts=1), progress=False)
+    longer = binding_profile.measure(tiny, tokenizer, replace(setting, facts=64, prompts=1), progress=False)
     assert [name for name in longer if name.startswith("plane")] == ["plane_angle"]
 
 
