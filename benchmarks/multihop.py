@@ -1,4 +1,4 @@
-"""Multi-hop training: our steps against transformers', seeds side by side, and what watching every head costs."""
+"""Multi-hop training: our steps against transformers', and what watching every head costs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import best
-from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses
+from posym_companion.several_hops.gptj import AnswerLoss
 from posym_companion.several_hops.multihop import TRAINING, MultihopSettings, Watch
 from posym_core.models import train
 from posym_core.store import choose_device
-
-SEEDS = 3
 
 
 class ByTransformers(nn.Module):
@@ -33,46 +31,42 @@ class ByTransformers(nn.Module):
 
 
 def steps_a_second(
-    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int, graph: bool
+    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int
 ) -> float:
-    """Of a whole training of so many steps from its beginning, the recording of graphs included."""
+    """Of a whole training of so many steps from its beginning."""
     model = losses()
     made = replace(settings.training, steps=steps, record_every=steps)
     seconds = best(
-        lambda: train(model, lambda *_: batch, generators=[], settings=made, graph=graph, progress=False),
+        lambda: train(model, lambda *_: batch, generators=[], settings=made, progress=False),
         repeats=3,
     )
     return steps / seconds
 
 
 def training_rows(settings: MultihopSettings, shown: str, *, steps: int) -> Iterator[str]:
-    """Steps a second of one model both ways, and of several together."""
+    """Yield steps a second of one model both ways."""
     device = choose_device()
     steps = steps if device.type == "cpu" else 50 * steps
 
-    def made(count: int) -> list[AnswerLoss]:
-        return [AnswerLoss(replace(settings, seed=seed).make_model().to(device)) for seed in range(count)]
+    def made() -> AnswerLoss:
+        return AnswerLoss(settings.make_model().to(device))
 
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
-    several = *(x.expand(SEEDS, *x.shape).contiguous() for x in batch[:2]), range(SEEDS)
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
-        theirs = steps_a_second(lambda: ByTransformers(made(1)[0].model), batch, settings, steps=steps, graph=False)
-        ours = steps_a_second(lambda: made(1)[0], batch, settings, steps=steps, graph=True)
-        together = steps_a_second(lambda: AnswerLosses(made(SEEDS)), several, settings, steps=steps, graph=True)
+        theirs = steps_a_second(lambda: ByTransformers(made().model), batch, settings, steps=steps)
+        ours = steps_a_second(made, batch, settings, steps=steps)
     yield f"| training, {shown} | {ours:.1f} steps a second |"
     yield f"| training against transformers' forward pass, {shown} | {ours / theirs:.2f} times as fast |"
-    faster = SEEDS * together / ours
-    yield f"| {SEEDS} seeds side by side against one after another, {shown} | {faster:.2f} times as fast |"
 
 
 def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
     """One checkpoint (all heads, all stations) against one step of the same model."""
     device = choose_device()
-    trained, watch = AnswerLoss(settings.make_model().to(device)), Watch(settings, device, None)
+    trained, watch = AnswerLoss(settings.make_model().to(device)), Watch(settings, device)
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
-    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5, graph=True)
+    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5)
     trained.model.eval()
     score = best(lambda: watch.scores(trained.model), repeats=3)
     queries = settings.monitored * settings.hops * (settings.hops + 1) // 2 * settings.layers * settings.heads
@@ -83,7 +77,7 @@ def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
 
 def rows() -> Iterator[str]:
     """Table rows, as they are measured."""
-    for settings, steps in ((MultihopSettings.small(), 20), (MultihopSettings.full(), 4)):
+    for settings, steps in ((MultihopSettings.small(), 20), (MultihopSettings(), 4)):
         shown = f"{settings.layers} layers of {settings.width} dimensions, {settings.task}"
         yield from training_rows(settings, shown, steps=steps)
         yield from watching_rows(settings, shown)

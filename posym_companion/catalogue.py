@@ -40,6 +40,6 @@ def require_experiment(name: str) -> None:
 
 
 def experiment_module(name: str) -> Any:
-    """The module of an experiment; raises as :func:`require_experiment`."""
+    """Return the module of an experiment; raises as :func:`require_experiment`."""
     require_experiment(name)
     return importlib.import_module(MODULES[name])

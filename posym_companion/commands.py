@@ -1,4 +1,4 @@
-"""The companion's commands: run an experiment, and show what the papers' claims came to."""
+"""The companion's commands: run an experiment or a whole paper, and show what the papers' claims came to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: Any) -> None:
-    """Add ``run`` and ``claims`` to the commands of ``posym``."""
+    """Add ``run``, ``reproduce`` and ``claims`` to the commands of ``posym``."""
     from posym_companion.catalogue import EXPERIMENTS
 
     run = commands.add_parser("run", help="run an experiment and keep its results")
@@ -26,15 +26,27 @@ def add_commands(commands: Any) -> None:
     run.add_argument(
         "--model", help="in place of gemma-3-270m, as for profile; an experiment that has models of its own refuses it"
     )
+    run.add_argument("--facts", type=int, help="blocks of a prompt, in place of the numbers that are stored")
     run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
-    run.add_argument("--device", default="auto", help="auto, cpu, cuda")
-    run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
-    places = run.add_mutually_exclusive_group()
-    places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
-    places.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, in place of this machine")
     run.add_argument("--force", action="store_true", help="discard what is there and run again")
-    run.add_argument("--no-progress", action="store_true", help="no progress bar")
     run.set_defaults(command=_run)
+
+    paper = commands.add_parser("reproduce", help="run what a paper's claims read, and judge these again")
+    paper.add_argument("claims", nargs="+", metavar="PAPER", help="U25, U26, G26, or ids of claims")
+    paper.add_argument(
+        "--size", choices=("full", "small"), default="full", help="small: for trying out; needs --results"
+    )
+    paper.add_argument("--small", action="store_const", const="small", dest="size", help="the same as --size small")
+    paper.set_defaults(command=_reproduce)
+    for command in (run, paper):
+        command.add_argument("--device", default="auto", help="auto, cpu, cuda")
+        command.add_argument("--results", help="folder to keep results in (default: this checkout's)")
+        places = command.add_mutually_exclusive_group()
+        places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
+        places.add_argument(
+            "--cluster", metavar="ADDRESS", help="address of a Dask scheduler, in place of this machine"
+        )
+        command.add_argument("--no-progress", action="store_true", help="no progress bar")
 
     claims = commands.add_parser("claims", help="the ledger: what the papers' claims came to")
     whole = "show all that is known of these claims (default: a line for each claim)"
@@ -50,18 +62,31 @@ def _run(options: argparse.Namespace) -> None:
     require_experiment(options.experiment)
     from posym_companion.experiments import run_experiment
 
-    for result in run_experiment(
-        options.experiment,
-        model=options.model,
-        small=options.small,
-        device=options.device,
-        folder=options.results,
-        force=options.force,
-        progress=not options.no_progress,
-        jobs=options.jobs,
-        cluster=options.cluster,
-    ):
+    what = {"model": options.model, "facts": options.facts, "small": options.small, "force": options.force}
+    for result in run_experiment(options.experiment, **what, **_how(options)):
         print(result.describe(), flush=True)
+
+
+def _how(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how experiments are run: where, what is kept in which folder, and with a bar or without."""
+    same = {name: getattr(options, name) for name in ("device", "jobs", "cluster")}
+    return {**same, "folder": options.results, "progress": not options.no_progress}
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from posym_companion import reproduce
+    from posym_companion.claims.rows import judge_all
+    from posym_companion.experiments import require_own_folder
+
+    small, rows = options.size == "small", reproduce.choose_rows(*options.claims)
+    require_own_folder(small, options.results)
+    needed = reproduce.list_settings(rows, small=small)
+    todo = reproduce.leave_out_stored(needed, options.results)
+    print(f"{len(rows)} claims read {sum(map(len, needed.values()))} results: {', '.join(needed) or 'none'}")
+    print(reproduce.estimate(todo, small=small), flush=True)
+    for result in reproduce.run_all(todo, **_how(options)):
+        print(result.describe(), flush=True)
+    _print_lines(judge_all(*(row.id for row in rows), folder=options.results))
 
 
 def _claims(options: argparse.Namespace) -> None:
@@ -78,9 +103,13 @@ def _claims(options: argparse.Namespace) -> None:
     elif options.claims:
         print("\n\n".join(map(_whole, rows)))
     else:
-        width = max(len(row.id) for row in rows)
-        print("\n".join(f"{row.id:{width}}  {row.grade:20}  {row.short}: {row.headline}" for row in rows))
+        _print_lines(rows)
         print("\nposym claims ID shows the whole of a claim.")
+
+
+def _print_lines(rows: list[Row]) -> None:
+    width = max(len(row.id) for row in rows)
+    print("\n".join(f"{row.id:{width}}  {row.grade:20}  {row.short}: {row.headline}" for row in rows))
 
 
 def _whole(row: Row) -> str:

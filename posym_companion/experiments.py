@@ -54,8 +54,9 @@ TAUGHT = "gemma-3-270m-binds"
 UNREAD = {
     "binding_profile/*": "entropy interaction_share log_probability positional_share symbolic_share",
     "binding_profile/*_facts": "variance bound slack plane_interaction_share",
-    "binding_profile/*_64*": "plane_[eips]*",
-    "binding_profile/*-random*": "positional symbolic null_* plane_energy_share",
+    "binding_profile/gemma-3-270m*_64*": "plane_[eips]*",
+    "binding_profile/gemma-3-270m-random*": "positional symbolic null_* plane_energy_share",
+    "binding_profile/smollm2-135m-random*": "positional symbolic null_* plane_energy_share",
     "frequency_control/*": "induction_[aps]*/key induction_[aps]*/query *_all_32/key *_all_32/query "
     "*x_single_[16][64]/key *x_single_[16][64]/query *l_single_[16][64]/key *l_single_[16][64]/query",
     "head_geometry/*": "symbolic_share",
@@ -344,22 +345,49 @@ def load_experiment(name: str) -> Experiment:
     return experiment_module(name).EXPERIMENT
 
 
-def run_experiment(
-    name: str, *, model: str | None = None, small: bool = False, folder: Path | str | None = None, **options: Any
-) -> Iterator[Result]:
-    """Run every setting of an experiment, and yield each result as it is kept, see :meth:`Experiment.run`.
-
-    The ``small`` size runs in minutes and needs a ``folder`` of its own, because its results have the same names.
-    """
+def choose_settings(name: str, *, model: str | None = None, facts: int | None = None, small: bool = False) -> list[Any]:
+    """Return what an experiment runs: on a model, with as many facts a prompt as asked for, at full size or small."""
     experiment = load_experiment(name)
     if model is not None and not experiment.takes_model:
         raise ValueError(
             f"{name} has models of its own, so --model {model} has no place in it; leave it out. The experiments that "
             f"take a model are {', '.join(each for each in EXPERIMENTS if load_experiment(each).takes_model)}"
         )
-    if small and folder is None:
-        raise ValueError("the small size has the full size's names for its results; pass another --results folder")
     settings = list(experiment.settings() if model is None else experiment.settings(model))
     if small:
-        settings = list({setting.name: setting for setting in map(experiment.shrink, settings)}.values())
-    yield from experiment.run(settings, folder=folder, **options)
+        settings = list(map(experiment.shrink, settings))
+    if facts is not None:
+        settings = [_with_facts(setting, facts) for setting in settings]
+    return list({setting.name: setting for setting in settings}.values())
+
+
+def _with_facts(setting: Any, facts: int) -> Any:
+    if not hasattr(setting, "facts"):
+        raise ValueError(
+            f"settings of {setting.name} have no facts, so --facts {facts} has no place there; leave it out"
+        )
+    return replace(setting, facts=facts)
+
+
+def require_own_folder(small: bool, folder: Path | str | None) -> None:
+    """Raise if the small size has no folder for its results."""
+    if small and folder is None:
+        raise ValueError("the small size has the full size's names for its results; pass another --results folder")
+
+
+def run_experiment(
+    name: str,
+    *,
+    model: str | None = None,
+    facts: int | None = None,
+    small: bool = False,
+    folder: Path | str | None = None,
+    **options: Any,
+) -> Iterator[Result]:
+    """Run every setting of an experiment, and yield each result as it is kept, see :meth:`Experiment.run`.
+
+    The ``small`` size runs in minutes and needs a ``folder`` of its own, because its results have the same names.
+    """
+    settings = choose_settings(name, model=model, facts=facts, small=small)
+    require_own_folder(small, folder)
+    yield from load_experiment(name).run(settings, folder=folder, **options)

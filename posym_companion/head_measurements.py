@@ -23,7 +23,6 @@ from posym_core.metrics import (
     measure_block_attention,
     simulate_random_swaps,
 )
-from posym_profile.interventions import EditedModel
 from posym_profile.language_models import choose_answers
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
@@ -106,12 +105,12 @@ class LayerLook:
         return MEASURED[wanted](self) if isinstance(wanted, str) else wanted(self)
 
     def at_temperatures(self, name: str) -> Tensor:
-        """A score at the only temperature, or at each along a last dimension."""
+        """Return a score at the only temperature, or at each along a last dimension."""
         values = [getattr(scores, name) for scores in self.all_scores]
         return values[0] if len(values) == 1 else torch.stack(values, -1)
 
     def asked_attention(self) -> Tensor:
-        """Attention to the block asked about."""
+        """Return attention to the block asked about."""
         if self.target is None:
             raise ValueError("attention to the block asked about needs the prompts' target")
         target = self.target[self.heads.prompts].to(self.attention.device)
@@ -119,12 +118,12 @@ class LayerLook:
         return self.attention.gather(-1, index)[..., 0]
 
     def mass(self) -> Tensor:
-        """Attention to all blocks, summed in double precision."""
+        """Return attention to all blocks, summed in double precision."""
         groups = self.heads.group_queries(torch.float64)
         return self.heads.ungroup(measure_block_attention(groups, self.layout).mass.sum(-1))
 
     def kept(self) -> Tensor:
-        """The part of the contents' variance that is symbol in every plane, ``S / (S + I)``."""
+        """Return the part of the contents' variance that is symbol in every plane, ``S / (S + I)``."""
         contents = self.shares.symbolic_share + self.shares.interaction_share
         return torch.where(contents > 0, self.shares.symbolic_share / contents, torch.nan)
 
@@ -193,11 +192,7 @@ def look(
         )
         return {name: layer.measure(maker) for name, maker in named.items()}
 
-    if isinstance(model, EditedModel):
-        changed = model.adapt_measure(measure_layer)
-        measured = map_layers(model.model, prompts.input_ids, changed, planes=model.planes, progress=progress)
-    else:
-        measured = map_layers(model, prompts.input_ids, measure_layer, progress=progress)
+    measured = map_layers(model, prompts.input_ids, measure_layer, progress=progress)
     return measured | {"angles": pad_angles([angles[number] for number in sorted(angles)])}
 
 

@@ -23,7 +23,7 @@ class LayerPermutation:
 def permute_layers(
     statistic: Callable[[np.ndarray], float], scores: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0
 ) -> LayerPermutation:
-    """How often a statistic of the layers' order is as far from 0 when the layers stand in random order.
+    """Return how often a statistic of the layers' order is as far from 0 when the layers stand in random order.
 
     Whole layers change places, each with all its heads, so that heads of one layer are not taken as independent. That
     neighbouring layers resemble each other is not respected: the order of layers is taken as exchangeable.

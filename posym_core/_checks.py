@@ -218,14 +218,22 @@ def measure_magnitude(x: Tensor) -> float | Tensor:
 
 
 def require_evaluation(model: nn.Module) -> None:
-    """Refuse a model of which some part is in training mode."""
+    """Raise if some part of a model is in training mode and numbers are dropped or jittered then."""
     training = next((name for name, part in model.named_modules() if part.training), None)
-    if training is not None:
+    if training is not None and any(map(_drops_numbers, model.modules())):
         part = f" ({training})" if training else ""
         raise ValueError(
             f"{name_caller()}{type(model).__name__}{part} is in training mode, where dropout alters attention and "
             "answers; call model.eval()"
         )
+
+
+def _drops_numbers(part: nn.Module) -> bool:
+    """Return whether a module, or its configuration, has a rate above 0 by which numbers are dropped or jittered."""
+    if isinstance(part, nn.modules.dropout._DropoutNd):
+        return part.p > 0
+    named = {**vars(part), **vars(getattr(part, "config", part))}
+    return any(isinstance(x, float) and x > 0 for name, x in named.items() if "drop" in name or "jitter" in name)
 
 
 def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from posym_figures._controls import Slider
-from posym_figures._frames import get_frame, has_text, read_array
+from posym_figures._frames import has_text, read_array
 from posym_figures._panels import Panel, Readout
 
 Compute = Callable[..., Any]
@@ -132,51 +132,3 @@ def pack_frame(panel: Panel, sent: Mapping[str, Any], fields: dict[str, Any], di
 
 def _parts(field: Any) -> list[dict[str, Any]]:
     return field if isinstance(field, list) else [field] if field else []
-
-
-def find_stored_frames(panels: Sequence[Panel], sliders: Sequence[Slider]) -> Compute:
-    """A function that returns, instead of computing anything, the frames of the setting nearest to the values."""
-
-    def frame(**values: Any) -> list[Any]:
-        places = {slider.name: slider.place(values[slider.name]) for slider in sliders}
-
-        def at(panel: Panel, field: Any) -> Any:
-            array = np.asarray(field, dtype=object) if has_text(field) else read_array(panel.title, field)
-            return array[tuple(places[name] for name in list_panel_sliders(panel, sliders))]
-
-        return [
-            {label: at(panel, row) for label, row in panel.rows.items()}
-            if isinstance(panel, Readout) and isinstance(panel.rows, Mapping)
-            else at(panel, getattr(panel, panel.moving[0]))
-            for panel in panels
-        ]
-
-    return frame
-
-
-def require_agreement(figure: Any, live: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a function whose results at the start are not the frames that the figure shows there.
-
-    Numbers may differ by what rounding to the digits sent hides. What the panel itself lacks is not compared.
-    """
-    for panel, sent, fields in zip(figure.panels, figure.data["panels"], live, strict=True):
-        index = 0
-        for place, length in zip(sent["over"], sent["dims"], strict=True):
-            index = index * length + figure.sliders[place].index
-        for name, field in fields.items():
-            for old, new in zip(_parts(sent[name]), _parts(field), strict=False):
-                if not _alike(get_frame(old, index), new["v"], figure.digits):
-                    raise ValueError(
-                        f"{name} of {panel.title!r} at the start are not what compute returns there; leave them out, "
-                        "so that compute makes them"
-                    )
-
-
-def _alike(old: Sequence[Any], new: Sequence[Any], digits: int) -> bool:
-    if any(isinstance(value, str) for value in (*old, *new)):
-        return list(old) == list(new)
-    first, second = (np.array([math.nan if value is None else value for value in values]) for values in (old, new))
-    reach = float(np.nanmax(np.abs(first), initial=0.0))
-    return bool(
-        np.allclose(first, second, rtol=10.0 ** (1 - digits), atol=10.0 ** (1 - digits) * reach, equal_nan=True)
-    )

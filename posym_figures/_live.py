@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_figures._computed import compute_results, find_stored_frames, pack_frame, require_agreement
+from posym_figures._computed import compute_results, pack_frame
 from posym_figures._pages import SCRIPTS, join_module
 
 try:
@@ -41,12 +41,8 @@ class FigureWidget(anywidget.AnyWidget):
 
     def __init__(self, figure: Any) -> None:
         self._figure, self._ready = figure, False
-        self._compute = figure.compute or find_stored_frames(figure.panels, figure.sliders)
         start = {slider.name: slider.settings[slider.index] for slider in figure.sliders}
-        arrays, panels = self._frame(start)
-        if figure.compute is not None:
-            require_agreement(figure, panels)
-        self.arrays = arrays
+        self.arrays, panels = self._frame(start)
         super().__init__(
             values=start,
             data=figure.data,
@@ -59,7 +55,7 @@ class FigureWidget(anywidget.AnyWidget):
     def _frame(self, values: Mapping[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
         """What the function returns for these values, as it is and as the script draws it."""
         figure = self._figure
-        returned = compute_results(self._compute, figure.panels, values)
+        returned = compute_results(figure.compute, figure.panels, values)
         parts = zip(figure.panels, figure.data["panels"], returned, strict=True)
         panels = [pack_frame(panel, sent, panel.given(result), figure.digits) for panel, sent, result in parts]
         return [_own(result) for result in returned], panels
@@ -80,8 +76,6 @@ class FigureWidget(anywidget.AnyWidget):
         if unknown := [name for name in proposal["value"] if name not in sliders]:
             raise ValueError(f"values must name sliders of the figure ({', '.join(sliders)}); got {unknown[0]!r}")
         asked = {name: sliders[name].setting(value) for name, value in proposal["value"].items()}
-        if self._figure.compute is None:
-            asked = {name: sliders[name].settings[sliders[name].place(value)] for name, value in asked.items()}
         if not self._ready:  # at the start all is computed already
             return asked
         values = {**self.values, **asked}

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from posym_figures._frames import (
-    UNDEFINED,
     find_colours,
     find_limits,
     pack_numbers,
@@ -70,14 +69,12 @@ class Lines(SeriesPanel):
         reference: ``[series, point]``, thin curves that do not move; ``reference_labels`` names them.
         dots: whether to draw the points themselves, for an axis of counts.
         x_log, y_log: logarithmic axes.
-        x_limits: ends of the axis; from ``x`` unless given.
     """
 
     title: str
     x: Any
     frames: Any = None
     _: KW_ONLY
-    x_limits: tuple[float, float] | None = None
     x_log: bool = False
     y_log: bool = False
     marker: Any = None
@@ -102,7 +99,7 @@ class Lines(SeriesPanel):
             reference = pack_numbers(drawn["reference"], digits, 2)
         if self.marker is not None:
             marker = pack_numbers(read_frames("marker", self.marker, dims, (), fixed=True), digits, 0)
-        x_limits = self.x_limits or find_limits([x], margin=0, log=self.x_log)
+        x_limits = find_limits([x], margin=0, log=self.x_log)
         y_limits = self.y_limits or find_limits(drawn.values(), log=self.y_log)
         for axis, log, numbers in (
             ("x", self.x_log, [x, np.asarray(x_limits)]),
@@ -120,7 +117,7 @@ class Lines(SeriesPanel):
             "reference": reference,
             "reference_labels": list(self.reference_labels),
             "marker": marker,
-            "x_limits": read_limits("x_limits", x_limits),
+            "x_limits": list(x_limits),
             "y_limits": read_limits("y_limits", y_limits),
         }
 
@@ -135,7 +132,6 @@ class Bars(SeriesPanel):
         stacked: pile the series of a bar up; without intervals.
         decimals: write every bar's value with so many decimals.
         highlight: ``[*slider]``, number of the bar to frame, counted from 0.
-        missing: what a hatched bar and its hint say.
     """
 
     title: str
@@ -145,10 +141,9 @@ class Bars(SeriesPanel):
     stacked: bool = False
     decimals: int | None = None
     highlight: Any = None
-    missing: str = UNDEFINED
 
     kind: ClassVar[str] = "bars"
-    sent: ClassVar[tuple[str, ...]] = ("stacked", "decimals", "missing")
+    sent: ClassVar[tuple[str, ...]] = ("stacked", "decimals")
     moving: ClassVar[tuple[str, ...]] = ("frames", "lower", "upper", "labels", "highlight")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:

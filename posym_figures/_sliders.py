@@ -60,13 +60,13 @@ class SliderFigure(LiveFigure):
         return re.sub(r"<script.*?</script>\s*", "", super().markup(), flags=re.DOTALL)
 
     def widget(self) -> FigureWidget:
-        """A new widget of this figure, whose trait ``values`` moves it and is moved by it.
-
-        Without ``compute`` it knows the settings only, and goes to the nearest one.
+        """Return a new widget of this figure, whose trait ``values`` moves it and is moved by it.
 
         Raises:
-            ValueError: if the frames are not what ``compute`` returns at the start.
+            ValueError: if the figure has no ``compute``, so that nothing lies between its frames.
         """
+        if self.compute is None:
+            raise ValueError("a figure of frames alone has no widget; pass slider_figure the compute that makes them")
         from posym_figures._live import FigureWidget
 
         return FigureWidget(self)
@@ -92,8 +92,8 @@ def slider_figure(
         alt: what is seen, for readers who hear it.
         compute: the function behind the frames. ``compute(**values)``, with a value for each slider's name, returns one
             array for each panel, shaped like one of its frames; or field -> value where more than the frames moves
-            (``{"frames": ..., "marker": ...}``), label -> value for a readout, None for a panel that stays. Panels
-            without frames get them from it, over the grid of settings. In a kernel it is called for values between.
+            (``{"frames": ..., "marker": ...}``), label -> value for a readout, None for a panel with frames of its
+            own. The others get theirs from it, over the grid of settings; in a kernel it is called for values between.
         guess: what the reader is asked before the figure shows.
         columns: how many panels or columns of panels fit beside each other on a page of ordinary width.
         digits: significant digits of the numbers sent to the page.

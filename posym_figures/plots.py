@@ -38,7 +38,7 @@ from posym_figures._style import (
     say_undefined,
 )
 
-__all__ = ["bars", "curve", "dots", "heatmap", "layer_head_scores", "score_plane", "share_triangle"]
+__all__ = ["curve", "dots", "heatmap", "layer_head_scores", "score_plane", "share_triangle"]
 
 # Corners of an equilateral triangle for symbol, origin and place.
 _TRIANGLE = np.array([[0.5, np.sqrt(3) / 2], [0.0, 0.0], [1.0, 0.0]])
@@ -166,41 +166,6 @@ def share_triangle(
 
 
 @apply_style
-def bars(
-    labels: Sequence[str],
-    values: Any,
-    *,
-    lower: Any = None,
-    upper: Any = None,
-    series: Sequence[str] = (),
-    colours: Sequence[str] = (),
-    title: str = "",
-    x_label: str = "",
-    y_label: str = "",
-    reference: float | None = None,
-    reference_label: str = "",
-    ax: Axes | None = None,
-) -> Figure:
-    """Draw bars ``[series, bar]`` or ``[bar]`` with intervals from ``lower`` to ``upper``, shaped alike."""
-    rows = _read_series(values, ("bar", len(labels)), series, colours, lower, upper)
-    ax = ax or plt.subplots(figsize=(WIDTH, 3.3))[1]
-    width = 0.72 / len(rows)
-    for place, one in enumerate(rows):
-        at = np.arange(len(labels)) + (place - (len(rows) - 1) / 2) * width
-        ax.bar(at, np.nan_to_num(one.values), width * 0.94, color=one.colour, label=one.name)
-        if one.ends:
-            ax.vlines(at, *one.ends, color=INK, linewidth=1.3)
-        for spot in at[np.isnan(one.values)]:
-            ax.text(spot, 0, f" {UNDEFINED}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
-    _draw_level(ax, reference, reference_label)
-    ax.set_xticks(range(len(labels)), [str(label) for label in labels])
-    ax.tick_params(axis="x", length=0)
-    ax.set(xlabel=x_label, ylabel=y_label)
-    _draw_legend_above(ax, [one.name for one in rows], title)
-    return get_figure(ax)
-
-
-@apply_style
 def dots(
     labels: Sequence[str],
     values: Any,
@@ -209,15 +174,12 @@ def dots(
     upper: Any = None,
     series: Sequence[str] = (),
     colours: Sequence[str] = (),
-    title: str = "",
     x_label: str = "",
-    x_limits: tuple[float, float] | None = None,
     reference: float | None = None,
-    ax: Axes | None = None,
 ) -> Figure:
     """Draw one row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
     rows = _read_series(values, ("row", len(labels)), series, colours, lower, upper)
-    ax = ax or plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
+    ax = plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
     for place, one in enumerate(rows):
         at = np.arange(len(labels)) + (place - (len(rows) - 1) / 2) * 0.3
         if one.ends:
@@ -230,10 +192,9 @@ def dots(
     ax.set_yticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(labels) - 0.4, -0.6)
-    if x_limits is not None:
-        ax.set_xlim(*x_limits)
     ax.set_xlabel(x_label)
-    _draw_legend_above(ax, [one.name for one in rows], title)
+    if any(one.name for one in rows):
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(rows), borderaxespad=0, handlelength=1)
     return get_figure(ax)
 
 
@@ -293,13 +254,6 @@ def _read_series(
         ends = list(zip(low, high, strict=True))
     tints = [PALETTE[place] for place in find_colours(colours, count)]
     return list(map(Series, drawn, read_series_labels(names, count), tints, ends))
-
-
-def _draw_legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
-    """Draw the title, and below it a legend in one row."""
-    if any(names):
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(names), borderaxespad=0, handlelength=1)
-    ax.set_title(title, pad=26 if any(names) else None)
 
 
 def _draw_level(ax: Axes, value: float | None, label: str) -> None:

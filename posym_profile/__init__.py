@@ -5,30 +5,18 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posym_profile.interventions._head_patching import ablate_heads, patch_heads
-    from posym_profile.language_models._answers import choose_answers
-    from posym_profile.language_models._loading import load_model, load_tokenizer
-    from posym_profile.prompts._binding import binding_prompts
-    from posym_profile.report._explored import explore
-    from posym_profile.scores._cubes import origin_cube
-    from posym_profile.scores._head_table import top_heads
-    from posym_profile.scores._profiling import profile
-    from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
-
-__all__ = [
-    "HiddenBlocksWarning",
-    "LongPromptWarning",
-    "ablate_heads",
-    "binding_prompts",
-    "choose_answers",
-    "explore",
-    "load_model",
-    "load_tokenizer",
-    "origin_cube",
-    "patch_heads",
-    "profile",
-    "top_heads",
-]
+    from posym_profile.interventions._head_patching import ablate_heads as ablate_heads
+    from posym_profile.interventions._head_patching import patch_heads as patch_heads
+    from posym_profile.language_models._answers import choose_answers as choose_answers
+    from posym_profile.language_models._loading import load_model as load_model
+    from posym_profile.language_models._loading import load_tokenizer as load_tokenizer
+    from posym_profile.prompts._binding import binding_prompts as binding_prompts
+    from posym_profile.report._explored import explore as explore
+    from posym_profile.scores._cubes import origin_cube as origin_cube
+    from posym_profile.scores._head_table import top_heads as top_heads
+    from posym_profile.scores._profiling import profile as profile
+    from posym_profile.scores._visibility import HiddenBlocksWarning as HiddenBlocksWarning
+    from posym_profile.scores._visibility import LongPromptWarning as LongPromptWarning
 
 # Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
 # import takes seconds.
@@ -43,10 +31,11 @@ _HOMES = {
     "scores._profiling": ("profile",),
     "scores._visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
 }
+__all__ = [name for names in _HOMES.values() for name in names]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the package's face, or one of its modules and rooms."""
+    """Return a name of the package's face, or one of its modules and rooms."""
     for home, names in _HOMES.items():
         if name in names:
             value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import entry_points
-from typing import Any
 
 import posym_core
 
 PROFILE_HELP = """
 Scores of every attention head on the prompts of a task or a file, kept in a folder: scores.nc (which
-xarray.open_dataset reads), heads.csv, prompts.jsonl, figures and report.html. The folder appears whole. Several models
-have a folder each, and one table beside these; those that are finished are skipped when the command is given again.
+xarray.open_dataset reads), heads.csv, figures and report.html. The folder appears whole. Several models have a folder
+each, and one table beside these; those that are finished are skipped when the command is given again.
 """
 
 SUPPORT_HELP = """
@@ -33,12 +31,8 @@ TASKS = (
     *("binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"),
     *("index", "keyvalue", "induction", "text"),
 )
-# What a task's prompts are drawn by, with defaults.
-DRAWN = {
-    "facts": (16, "blocks per prompt of a task"),
-    "prompts": (64, "prompts of a task"),
-    "seed": (0, "seed of a task's prompts"),
-}
+# What prompts of a task are drawn by.
+DRAWN = ("facts", "prompts", "seed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,13 +70,15 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--task", help=f"{', '.join(TASKS)}, or module:function for one of your own")
     source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or token ids; see the guide")
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile, new or empty")
-    for name, (default, what) in DRAWN.items():
-        profile.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
+    profile.add_argument("--facts", type=int, help="blocks per prompt of a task (default: 16)")
+    profile.add_argument("--prompts", type=int, help="prompts of a task (default: 64)")
+    profile.add_argument("--seed", type=int, help="seed of a task's prompts (default: 0)")
     profile.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
     profile.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that measure batches (default: 1)")
     profile.add_argument("--cluster", metavar="ADDRESS", help="measure batches on the workers of a Dask scheduler")
     profile.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
-    profile.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
+    dtypes = ("float32", "float64", "bfloat16", "float16")
+    profile.add_argument("--dtype", choices=dtypes, help="of weights and passes (default: the checkpoint's)")
     profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
     cube = (
         "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
@@ -93,14 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
     seen = "score only the blocks that a layer's last token sees whole, as through a sliding window"
     profile.add_argument("--visible-only", action="store_true", help=seen)
-    asked = "tokens whose queries are scored, negative ones from the prompt's end (default: -1)"
-    profile.add_argument("--queries", nargs="+", type=int, default=[-1], metavar="TOKEN", help=asked)
     known = "also tell attention to the previous and the first token, induction and copying of every head"
     profile.add_argument("--labels", action="store_true", help=known)
-    profile.add_argument("--energy", action="store_true", help="also tell each plane's part of the logits' energy")
     profile.add_argument("--explorer", action="store_true", help="also write explorer.html, to look into every head")
-    profile.add_argument("--explorer-prompts", type=int, metavar="N", help="its prompts, the first N (default: 16)")
-    profile.add_argument("--explorer-layers", metavar="LAYERS", help="its layers, as 0-7,12 (default: all)")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
     profile.add_argument("--force", action="store_true", help="put the profile in the place of one that is there")
     profile.add_argument("--no-progress", action="store_true", help="no progress bar")
@@ -110,42 +101,26 @@ def _parser() -> argparse.ArgumentParser:
     support.add_argument("model", help=f"{PACKAGED}, a folder, a name on the Hugging Face hub, or a class or kind")
     support.set_defaults(command=_support)
 
-    for add_commands in _find_companions():
-        add_commands(commands)
+    for entry in entry_points(group="posym_profile.commands"):  # of packages that build on this one
+        entry.load()(commands)
     return parser
 
 
-def _read_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings of a profile that are among the options; raise if options do not fit each other."""
-    from posym_profile.report._profile_settings import ProfileSettings
-
-    given = vars(options)
-    names = {field.name for field in fields(ProfileSettings)}
-    settings = {name: given[name] for name in given if name in names}
-    settings |= {name: default for name, (default, _) in DRAWN.items() if given[name] is None}
-    if options.input is not None and (not_drawn := [f"--{name}" for name in DRAWN if given[name] is not None]):
-        raise ValueError(f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}")
-    return settings
-
-
 def _profile(options: argparse.Namespace) -> None:
-    layers = None if options.explorer_layers is None else _read_numbers("--explorer-layers", options.explorer_layers)
-    if not options.explorer and (options.explorer_prompts is not None or layers is not None):
-        raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
-    from posym_profile.report._explored import PROMPTS, Explorer
-    from posym_profile.report._profile_settings import ProfileSettings
-    from posym_profile.report._run import run_profiles
+    from posym_profile.report._page import NAME, describe_answers
+    from posym_profile.report._run import ProfileSettings, run_profiles
+    from posym_profile.scores._visibility import format_count
 
-    explorer = None
-    if options.explorer:
-        number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
-        explorer = Explorer(prompts=number, layers=layers)
+    known = {field.name for field in fields(ProfileSettings)}
+    given = {name: value for name, value in vars(options).items() if name in known and value is not None}
+    if options.input is not None and (drawn := [f"--{name}" for name in DRAWN if name in given]):
+        raise ValueError(f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(drawn)}")
     found = run_profiles(
         options.models,
-        ProfileSettings(**_read_settings(options)),
+        ProfileSettings(**given),
         options.out,
         figures=not options.no_report,
-        explorer=explorer,
+        explorer=options.explorer,
         force=options.force,
         progress=not options.no_progress,
         report=lambda line: print(line, file=sys.stderr),
@@ -153,32 +128,10 @@ def _profile(options: argparse.Namespace) -> None:
         cluster=options.cluster,
     )
     for folder, scores in found.items():
-        _print_profile(folder, scores)
-
-
-def _print_profile(folder: Any, scores: Any) -> None:
-    """Print what a profile is of, and where it is."""
-    from posym_profile.report._page import NAME
-    from posym_profile.report._tables import describe_answers
-    from posym_profile.scores._visibility import format_count
-
-    kinds = {"prompt": "prompt", "query": "token", "layer": "layer", "head": "head"}
-    parts = [format_count(scores.sizes[name], thing) for name, thing in kinds.items() if name in scores.sizes]
-    parts.append(f"{json.loads(scores.attrs['provenance'])['seconds']:.0f} s")
-    parts += filter(None, [describe_answers(scores)])
-    print(f"{', '.join(parts)}: {folder / NAME if (folder / NAME).exists() else folder}")
-
-
-def _read_numbers(name: str, text: str) -> list[int]:
-    """Read numbers and runs of them, as ``0-7,12``."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        ends = first, last or first
-        if not all(end.isdecimal() and len(end) < 5 for end in ends) or int(ends[1]) < int(first) or dash > last:
-            raise ValueError(f"{name} must be numbers below 10,000 and runs of them, as 0-7,12; got {text!r}")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
+        parts = [format_count(scores.sizes[name], name) for name in ("prompt", "layer", "head")]
+        parts.append(f"{json.loads(scores.attrs['provenance'])['seconds']:.0f} s")
+        parts += filter(None, [describe_answers(scores)])
+        print(f"{', '.join(parts)}: {folder / NAME if (folder / NAME).exists() else folder}")
 
 
 def _support(options: argparse.Namespace) -> int:
@@ -187,18 +140,6 @@ def _support(options: argparse.Namespace) -> int:
     support = find_support(options.model)
     print(support.describe())
     return {"refused": 3, "not tried": 1}.get(support.verdict, 0)
-
-
-def _find_companions() -> list[Callable[[Any], None]]:
-    """Find what adds further commands: entry points of installed packages, or the companion in a bare checkout."""
-    entries = list(entry_points(group="posym_profile.commands"))
-    if entries:
-        return [entry.load() for entry in entries]
-    try:
-        module = importlib.import_module("posym_companion.commands")
-    except ModuleNotFoundError:
-        return []
-    return [module.add_commands]
 
 
 if __name__ == "__main__":

@@ -133,7 +133,6 @@ METRICS = {
         change.change(to(ANGLES))
         for change in (
             change_base(times=2.0),
-            change_base(1e5),
             interventions.freeze_rotation(select_by_id([1, 3])),
             interventions.remove_planes(interventions.select_slowest(0.5)),
         )
@@ -417,7 +416,7 @@ def under_surgery(to, put):
         interventions.remove_planes(interventions.select_fastest(0.25), heads=[(1, 2)]),
         length=26,
     ) as operated:
-        scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
+        scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05)
         with torch.no_grad():
             return tensors(scores), model(to(IDS)).logits
 
@@ -428,7 +427,7 @@ def one_token_replaced(to, put):
     mean = said.outputs.mean(0)
     alone = patch_each_head(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
     found = [alone]
-    for options in ({}, *({"by": by, "input_ids": put(IDS)} for by in ("mean", "resample"))):
+    for options in ({}, {"mean_over": put(IDS)}):
         with interventions.ablate_heads(model, [(1, 2)], **options), torch.no_grad():
             found.append(model(to(IDS)).logits[:, -1])
     with interventions.patch_heads(model, [(1, 2)], put(mean)), torch.no_grad():

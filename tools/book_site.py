@@ -1,18 +1,18 @@
 """A Sphinx extension of the book.
 
-The list of references has the labels of the text (``citations.py``), objects of the reference link to their lines in
-the repository, public names lead to where they are defined, and ``{claim}`C-6` `` to a row of the ledger.
+Objects of the reference link to their lines in the repository, public names lead to where they are defined, and
+``{claim}`C-6` `` is the badge of a row of the ledger.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import yaml
-from citations import register_styles
 from docutils import nodes
 from execute import PACKAGES, ROOT
 from finish_site import site_address
@@ -20,22 +20,21 @@ from sphinx.util.docutils import SphinxRole
 from sphinx_proof.nodes import proof_node
 
 from posym_companion.claims.rows import read_rows
+from posym_companion.ledger.badges import make_badge
 
 
-def source_address(repository: str, branch: str, root: Path, info: dict[str, str]) -> str | None:
-    """Where an object of the package stands in the public repository, down to its lines."""
-    thing: Any = importlib.import_module(info["module"])
-    for name in info["fullname"].split("."):
-        thing = getattr(thing, name, None)
-    thing = inspect.unwrap(thing.fget if isinstance(thing, property) else thing) if thing is not None else None
+def source_address(repository: str, branch: str, info: dict[str, str]) -> str | None:
+    """Return where a class or function of the packages stands in the public repository, down to its lines."""
     try:
-        file = inspect.getsourcefile(thing)
+        thing: Any = attrgetter(info["fullname"])(importlib.import_module(info["module"]))
+        thing = inspect.unwrap(thing.fget if isinstance(thing, property) else thing)
         lines, first = inspect.getsourcelines(thing)
-    except TypeError:  # a value: only classes and functions have lines
+    except (AttributeError, TypeError):  # a value, which has no lines
         return None
-    if file is None or not Path(file).is_relative_to(root):
+    file = Path(inspect.getsourcefile(thing) or "")
+    if not file.is_relative_to(ROOT):
         return None
-    return f"{repository}/blob/{branch}/{Path(file).relative_to(root).as_posix()}#L{first}-L{first + len(lines) - 1}"
+    return f"{repository}/blob/{branch}/{file.relative_to(ROOT).as_posix()}#L{first}-L{first + len(lines) - 1}"
 
 
 def name_addresses(app: Any, config: Any) -> None:
@@ -44,7 +43,7 @@ def name_addresses(app: Any, config: Any) -> None:
 
     def resolve(domain: str, info: dict[str, str]) -> str | None:
         known = domain == "py" and info["module"]
-        return source_address(settings["url"], settings["branch"], ROOT, info) if known else None
+        return source_address(settings["url"], settings["branch"], info) if known else None
 
     config.linkcode_resolve = resolve
     config.mathjax_path = "mathjax/startup.js"  # which loads the parts that _config.yml names, and not all of MathJax
@@ -64,14 +63,16 @@ def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any
 
 
 class ClaimRole(SphinxRole):
-    """A row of the ledger by its id, as a link that ``finish_site.py`` makes a badge."""
+    """The badge of a row of the ledger, by the row's id."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        if self.text not in {row.id for row in read_rows()}:
-            message = self.inliner.reporter.error(f"no claim is called {self.text!r}; posym claims lists all")
+        try:
+            (row,) = read_rows(self.text)
+        except KeyError as unknown:
+            message = self.inliner.reporter.error(unknown.args[0])
             return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
-        address = f"{'../' * self.env.docname.count('/')}book/reference/ledger.html#claim-{self.text.lower()}"
-        return [nodes.reference(self.rawtext, self.text, refuri=address, internal=True, classes=["posym-claim"])], []
+        badge = make_badge(row, f"{'../' * self.env.docname.count('/')}book/reference/ledger.html")
+        return [nodes.raw("", f'<span class="posym-badges margin">{badge}</span>', format="html")], []
 
 
 def fold_proofs(app: Any, doctree: Any, page: str) -> None:
@@ -90,7 +91,6 @@ def write_in_parallel(app: Any, environment: Any) -> None:
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the steps with Sphinx."""
-    register_styles()
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.add_role("claim", ClaimRole())

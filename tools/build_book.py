@@ -1,6 +1,6 @@
 """Build the book: ``_build/html`` is a complete site made from the present files, or it is not there.
 
-Chapters are executed first (``execute.py``), each only when something that it depends on has changed. Sphinx then
+Chapters are executed first (``execute.py``), each only when something that it depends on has changed. Jupyter Book then
 renders ``_build/sources``, the book with these outputs. A build that fails or is interrupted leaves no site behind.
 """
 
@@ -16,11 +16,15 @@ from typing import Any
 import nbformat
 from execute import ENVIRONMENT, EVERYWHERE, ROOT, execute_changed, executed, tree_key
 from finish_site import finish
-from moved import write_moved
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
 SITE_INPUTS = (*EVERYWHERE, "tools", "book", "benchmarks", "_config.yml", "_toc.yml", "CITATION.cff")
+# Warnings are errors, and so are names in the reference that lead nowhere.
+JUPYTER_BOOK = [
+    str(Path(sys.executable).with_name("jupyter-book")),
+    *("build", "--warningiserror", "--nitpick", "--keep-going"),
+]
 
 
 def pages(root: Path) -> dict[str, Path]:
@@ -49,18 +53,13 @@ def with_outputs(chapter: Path, run: Path) -> Any:
     return notebook
 
 
-def stage(root: Path, target: Path) -> Path:
-    """Write the book with outputs to a new folder."""
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(root / "book" / "_static", target / "book" / "_static")
-    for file in (*(root / name for name in ("_config.yml", "_toc.yml", "book/references.bib")), *pages(root).values()):
-        copy = target / file.relative_to(root)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if file.suffix == ".ipynb":
-            nbformat.write(with_outputs(file, executed(root, file)), copy)
-        elif file.is_file():
-            shutil.copy(file, copy)
-    return target
+def write_outputs(root: Path, target: Path) -> None:
+    """Write the book to a folder, with the outputs of its chapters."""
+    shutil.copytree(root / "book", target / "book", ignore=shutil.ignore_patterns("expected"))
+    for name in ("_config.yml", "_toc.yml"):
+        shutil.copy(root / name, target)
+    for chapter in chapters(root):
+        nbformat.write(with_outputs(chapter, executed(root, chapter)), target / chapter.relative_to(root))
 
 
 def execute_chapters(root: Path) -> bool:
@@ -75,26 +74,24 @@ def build(root: Path = ROOT) -> int:
     """Build the book of ``root`` and publish it to ``_build/html``; return the exit status."""
     if site_is_current(root):
         return 0
-    site, fresh, stamp, sources = (root / "_build" / name for name in ("html", "html.new", "html.key", "sources"))
+    site, stamp, sources = (root / "_build" / name for name in ("html", "html.key", "sources"))
     stamp.unlink(missing_ok=True)
-    for stale in (site, fresh):
+    for stale in (site, sources):
         shutil.rmtree(stale, ignore_errors=True)
     key = tree_key(root, SITE_INPUTS)
     if not execute_chapters(root):
         return 1
-    try:
-        command = [sys.executable, str(root / "tools" / "render.py"), str(stage(root, sources)), str(fresh)]
-        if status := subprocess.run(command, cwd=root, env=os.environ | ENVIRONMENT).returncode:
-            return status
-        for chapter in chapters(root):  # what readers download are chapters as they are stored, without outputs
-            shutil.copy(chapter, fresh / "_sources" / chapter.relative_to(root))
-        finish(fresh, root)
-        write_moved(fresh)
-        fresh.rename(site)
-        stamp.write_text(key)
-        return 0
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    write_outputs(root, sources)
+    tools = {"PYTHONPATH": os.pathsep.join([str(root / "tools"), os.environ.get("PYTHONPATH", "")])}  # has book_site
+    if status := subprocess.run([*JUPYTER_BOOK, str(sources)], env=os.environ | ENVIRONMENT | tools).returncode:
+        return status
+    fresh = sources / "_build" / "html"
+    for chapter in chapters(root):  # what readers download are chapters as they are stored, without outputs
+        shutil.copy(chapter, fresh / "_sources" / chapter.relative_to(root))
+    finish(fresh, root)
+    fresh.rename(site)
+    stamp.write_text(key)
+    return 0
 
 
 if __name__ == "__main__":

@@ -38,14 +38,14 @@ def list_terms(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[st
     return dict(sorted(found.items(), key=lambda item: -len(item[0])))
 
 
-def pattern_of(name: str) -> re.Pattern[str]:
+def pattern_of(name: str) -> str:
     """Return what finds a term at the beginning of a sentence or within one, or several of it.
 
-    >>> bool(pattern_of("Pure head").search("two pure heads")), bool(pattern_of("Index").search("an index"))
+    >>> bool(re.search(pattern_of("Pure head"), "two pure heads")), bool(re.search(pattern_of("Index"), "an index"))
     (True, False)
     """
     first = name[0] if name in PROPER or not name[0].isalpha() else f"[{name[0].upper()}{name[0].lower()}]"
-    return re.compile(rf"(?<![\w-]){first}{re.escape(name[1:])}(?:e?s)?(?![\w-])")
+    return rf"(?<![\w-]){first}{re.escape(name[1:])}(?:e?s)?(?![\w-])"
 
 
 def mark(page: str, terms: dict[str, tuple[str, str]], address: str) -> str:
@@ -54,19 +54,18 @@ def mark(page: str, terms: dict[str, tuple[str, str]], address: str) -> str:
     >>> mark("<p>Two <em>blocks</em>, one block.</p>", {"Block": ("term-Block", "A stretch.")}, "g.html")
     '<p>Two <em><a class="posym-term" href="g.html#term-Block" data-said="A stretch.">blocks</a></em>, one block.</p>'
     """
-    left = dict(terms)
+    entries, seen = list(terms.values()), set[str]()
+    any_term = re.compile("|".join(f"(?P<term{at}>{pattern_of(name)})" for at, name in enumerate(terms)) or "(?!)")
 
-    def linked(text: str) -> str:
-        for name, (anchor, said) in list(left.items()):
-            if name in left and (found := pattern_of(name).search(text)):
-                for other in [other for other in left if left[other][0] == anchor]:
-                    del left[other]
-                link = f'<a class="posym-term" href="{address}#{anchor}" data-said="{html.escape(said)}">{found[0]}</a>'
-                return linked(text[: found.start()]) + link + linked(text[found.end() :])
-        return text
+    def link(found: re.Match[str]) -> str:
+        anchor, said = entries[int(str(found.lastgroup).removeprefix("term"))]
+        if anchor in seen:
+            return found[0]
+        seen.add(anchor)
+        return f'<a class="posym-term" href="{address}#{anchor}" data-said="{html.escape(said)}">{found[0]}</a>'
 
     def marked(paragraph: re.Match[str]) -> str:
-        return PIECE.sub(lambda piece: linked(piece[0]) if piece["text"] else piece[0], paragraph[0])
+        return PIECE.sub(lambda piece: any_term.sub(link, piece[0]) if piece["text"] else piece[0], paragraph[0])
 
     return PARAGRAPH.sub(marked, page)
 

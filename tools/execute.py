@@ -1,4 +1,4 @@
-"""Execute chapters, several at once, each only when its code or something that all chapters depend on has changed.
+"""Execute chapters, two at once, each only when its code or something that all chapters depend on has changed.
 
 Outputs are kept in ``_build/executed/KEY``, where the key is of packages, results and versions of libraries: after a
 change of these all chapters run again, and after an edit of a chapter it alone. Every chapter runs in a kernel
@@ -15,17 +15,17 @@ import json
 import multiprocessing
 import os
 import platform
-import re
 import shutil
-import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping
-from functools import partialmethod
 from importlib.metadata import EntryPoint
 from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import nbformat
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
@@ -40,7 +40,6 @@ EVERYWHERE = (*PACKAGES, "results", "requirements.txt", "requirements-bare.txt",
 IGNORED = {"__pycache__", ".ipynb_checkpoints", "expected"}
 JOBS = 2
 TIMEOUT = 900  # seconds a cell may take
-BAR = re.compile(r".*\d%\|.*\| *\d+/\d+ \[.*")  # as tqdm writes one
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
@@ -50,59 +49,52 @@ ENVIRONMENT = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
 IMPORTED = [
-    "ipykernel.kernelapp",
-    "matplotlib.pyplot",
-    "scipy.stats",
-    "sympy",
-    "transformers.models.gemma3.modeling_gemma3",
-    "posym_core",
-    "posym_figures",
-    "posym_profile",
+    *("ipykernel.kernelapp", "matplotlib.pyplot", "scipy.stats", "sympy"),
+    *("transformers.models.gemma3.modeling_gemma3", "posym_core", "posym_figures", "posym_profile"),
 ]
-FORKS = multiprocessing.get_context("forkserver")
 
 
 def run_kernel(connection_file: str, folder: str) -> None:
     """Serve a chapter as its kernel, in a forked process."""
+    threading.Thread(target=end_with_build, daemon=True).start()
     os.chdir(folder)
     sys.path[0] = ""
     from ipykernel.kernelapp import IPKernelApp
 
-    IPKernelApp.launch_instance(
-        argv=["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}", "--log-level=ERROR"]
-    )
+    IPKernelApp.launch_instance(argv=["-f", connection_file, "--log-level=ERROR"])
 
 
-class ForkedProcess:
+def end_with_build() -> None:
+    """End this process when the one that asked for it is gone, also if it was killed."""
+    build = multiprocessing.parent_process()
+    assert build is not None
+    build.join()
+    os._exit(1)
+
+
+class ForkedProcess(ForkServerProcess):
     """A forked process with the methods of ``subprocess.Popen`` that Jupyter uses."""
 
     stdin = stdout = stderr = None
 
-    def __init__(self, *arguments: Any) -> None:
-        self._process = FORKS.Process(target=run_kernel, args=arguments)
-        self._process.start()
-        self.pid = self._process.pid
-
     def poll(self) -> int | None:
-        return self._process.exitcode
+        return self.exitcode
 
     def wait(self) -> int | None:
-        self._process.join()
-        return self._process.exitcode
+        self.join()
+        return self.exitcode
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None and self.pid is not None:
+        if self.exitcode is None and self.pid is not None:
             os.kill(self.pid, number)
-
-    terminate = partialmethod(send_signal, signal.SIGTERM)
-    kill = partialmethod(send_signal, signal.SIGKILL)
 
 
 class ForkedKernels(LocalProvisioner):
     """Kernels on this machine that are forked instead of started."""
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> dict[str, Any]:
-        self.process = ForkedProcess(cmd[cmd.index("-f") + 1], options["cwd"])
+        self.process = ForkedProcess(target=run_kernel, args=(cmd[cmd.index("-f") + 1], options["cwd"]))
+        self.process.start()
         self.pid = self.process.pid
         return self.connection_info
 
@@ -149,16 +141,19 @@ def is_current(root: Path, chapter: Path) -> bool:
     return bool(kept) and code_cells(kept) == code_cells(read(chapter))
 
 
-async def execute(root: Path, chapter: Path) -> str | None:
-    """Execute a chapter and keep its outputs; return what went wrong."""
-    notebook, start = nbformat.read(chapter, as_version=4), time.perf_counter()
-    client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(chapter.parent)}})
-    try:
-        await client.async_execute()
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return str(error)
-    if wrong := unwanted(notebook):
-        return wrong
+async def execute(root: Path, chapter: Path, free: asyncio.Semaphore) -> str | None:
+    """Execute a chapter when there is room, and keep its outputs; return what went wrong."""
+    async with free:
+        notebook, start = nbformat.read(chapter, as_version=4), time.perf_counter()
+        place = {"metadata": {"path": str(chapter.parent)}}
+        client = NotebookClient(notebook, timeout=TIMEOUT, resources=place, coalesce_streams=True)
+        try:
+            await client.async_execute()
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            return str(error)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    if said := [output.text for output in outputs if output.get("name") == "stderr"]:
+        return f"it writes to stderr: {''.join(said)}"
     target = executed(root, chapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target.with_suffix(".new"))
@@ -167,50 +162,32 @@ async def execute(root: Path, chapter: Path) -> str | None:
     return None
 
 
-def unwanted(notebook: Any) -> str | None:
-    """What a chapter shows that no page may show: a text on stderr, or a progress bar."""
-    for out in (out for cell in notebook.cells for out in cell.get("outputs", [])):
-        if out.get("name") == "stderr":
-            return f"it writes to stderr: {out['text']}"
-        if found := BAR.search("".join([out.get("text", ""), out.get("data", {}).get("text/plain", "")])):
-            return f"it shows a progress bar: {found[0].strip()}"
-    return None
+async def execute_all(root: Path, chapters: list[Path]) -> dict[Path, str]:
+    """Execute chapters, the longest first; return what went wrong."""
+    free = asyncio.Semaphore(JOBS)
+    ordered = sorted(
+        chapters, key=lambda x: -read(x)["metadata"].get("seconds", 0)
+    )  # a long one says how long it takes
+    done = await asyncio.gather(*(execute(root, chapter, free) for chapter in ordered))
+    return {chapter: wrong for chapter, wrong in zip(ordered, done, strict=True) if wrong is not None}
 
 
-def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[Path, str]:
-    """Execute the chapters whose outputs are missing or out of date, the longest first; return what went wrong."""
+def execute_changed(root: Path, chapters: list[Path]) -> dict[Path, str]:
+    """Execute the chapters whose outputs are missing or out of date; return what went wrong."""
     for stale in (root / "_build" / "executed").glob("*"):
         if stale != outputs_folder(root):
             shutil.rmtree(stale)
     due = [chapter for chapter in chapters if not is_current(root, chapter)]
-    if not due:
-        return {}
-    fork_kernels()
-    due.sort(key=lambda x: -read(x)["metadata"].get("seconds", 0))  # a long chapter says how long it takes
-    return asyncio.run(_execute_all(root, due, jobs))
+    if due:
+        fork_kernels()
+    return asyncio.run(execute_all(root, due))
 
 
 def fork_kernels(**environment: str) -> None:
     """Let Jupyter fork its kernels from a process that is started here and keeps the environment of its start."""
-    FORKS.set_forkserver_preload(IMPORTED)
-    before = dict(os.environ)
-    os.environ.update(ENVIRONMENT | environment)
-    try:
+    forkserver.set_forkserver_preload(IMPORTED)
+    with patch.dict(os.environ, ENVIRONMENT | environment):
         forkserver.ensure_running()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["forked"] = EntryPoint("forked", "execute:ForkedKernels", factory.GROUP_NAME)
     factory.default_provisioner_name = "forked"
-
-
-async def _execute_all(root: Path, chapters: list[Path], jobs: int) -> dict[Path, str]:
-    free = asyncio.Semaphore(jobs)
-
-    async def one(chapter: Path) -> str | None:
-        async with free:
-            return await execute(root, chapter)
-
-    done = await asyncio.gather(*map(one, chapters))
-    return {chapter: wrong for chapter, wrong in zip(chapters, done, strict=True) if wrong is not None}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from accept import TAG, expected_file, read_expected
+from accept import TAG, read_expected
 from build_book import chapters
 from execute import ROOT, read
 
@@ -41,7 +41,7 @@ def write_chapters(root: Path) -> list[Path]:
     for chapter in chosen:
         path = target / chapter.relative_to(root)
         path.parent.mkdir(parents=True, exist_ok=True)
-        seen = cells_in_sight(read(chapter), read_expected(expected_file(root, chapter)))
+        seen = cells_in_sight(read(chapter), read_expected(root, chapter))
         path.write_text(json.dumps(seen), encoding="utf-8")
     return chosen
 

@@ -41,7 +41,7 @@ class Table:
             self.add(*row)
 
     def add(self, *cells: object) -> None:
-        """A row more, a cell a column: text, numbers, estimates with their intervals."""
+        """Add a row, a cell a column: text, numbers, estimates with their intervals."""
         if len(cells) != len(self.columns):
             raise ValueError(
                 f"a row has a cell for each of the {len(self.columns)} columns {', '.join(self.columns)}; got "

@@ -150,11 +150,13 @@ class Claim(Sentence):
     Attributes:
         models: that are asked one by one, the nearest to the paper's first; or what was measured, in words.
         all_models: whether the sentence is about all models, so that it depends on the model where these disagree.
+        others: finds models that a folder has results of beside these; they are asked first.
     """
 
     ask: Callable[[Look], Iterator[tuple[Part, Any]]]
     models: tuple[str, ...] = ("",)
     all_models: bool = False
+    others: Callable[[Path], Iterable[str]] = lambda folder: ()
 
 
 CLAIMS: dict[str, Claim] = {}

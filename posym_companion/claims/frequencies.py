@@ -9,14 +9,18 @@ import numpy as np
 from posym_companion.claims import U25, Look, above, below, claim, part, told
 from posym_companion.claims.language_model import (
     DRAWN,
+    MODELS,
     RESAMPLES,
+    list_drawn,
+    list_facts,
+    list_profiled,
     load_beside_random,
     load_profiles,
     shift,
+    take_scores,
     write_range,
 )
-from posym_companion.experiments import SECOND, TAUGHT
-from posym_companion.language_models.binding_profile import FACTS, plain_settings, random_weight_settings
+from posym_companion.language_models.binding_profile import plain_settings
 from posym_companion.language_models.plane_profile import full_size
 from posym_companion.results import Result
 from posym_companion.score_statistics import permute_layers
@@ -24,7 +28,6 @@ from posym_core.metrics import Estimate, correlate_heads, measure_behaviour_and_
 from posym_profile.language_models import PACKAGED
 
 CHAPTER = "where_and_what/frequencies"
-MODELS = (PACKAGED, SECOND, TAUGHT)
 
 
 # All heads' planes
@@ -59,6 +62,7 @@ def average_layers(x: np.ndarray, band: int) -> Estimate:
     "have high positional scores, and the highest frequency bands have high scores for both, the uniform attention",
     chapter=CHAPTER,
     models=MODELS,
+    others=list_profiled,
     fixed="after a look",
     history="The first rule (before the run) asked for a gap of any size and gave *reproduced in kind*. A second asked "
     "for a gap of .1, which planes that attend almost evenly cannot have, and gave *not reproduced*.",
@@ -70,11 +74,11 @@ def planes_by_speed(look: Look) -> Iterator:
     draw of random weights; the controls are that random weights do not lean the same way, and that no other quarter is
     as much both as the fastest.
     """
-    drawn = [look.load(one) for one in random_weight_settings(PACKAGED if look.model == TAUGHT else look.model)]
+    drawn = [look.load(one) for one in list_drawn(look)]
     slow = [float(measure_lean(one, 4).mean((0, 1))[3]) for one in drawn]
     fast = [measure_lean(one, 8).mean((0, 1))[:4] for one in drawn]
     found = []
-    for case, result in load_profiles(look, FACTS[:1]).items():
+    for case, result in load_profiles(look, list_facts(look)[:1]).items():
         quarter, eighths = average_layers(measure_lean(result, 4), 3), measure_lean(result, 8)
         found.append((quarter.value, float(eighths.mean((0, 1))[:4].mean())))
         yield part("the slowest planes lean to symbols", case), above(quarter, 0)
@@ -133,6 +137,7 @@ def name_regimes(positional: np.ndarray, symbolic: np.ndarray) -> tuple[float, f
     "scores, medium-to-high frequency bands high positional ones, and the highest frequency bands both",
     chapter=CHAPTER,
     models=(PACKAGED,),
+    others=lambda folder: [model for model in list_profiled(folder) if "gemma-2-2b" in model],
     fixed="before the run",
 )
 def one_head_profile(look: Look) -> Iterator:
@@ -142,13 +147,13 @@ def one_head_profile(look: Look) -> Iterator:
     fastest eighth the lower score is above .9.
     """
     found = []
-    for setting in plain_settings(look.model, FACTS[:1]):
+    for setting in plain_settings(look.model, list_facts(look)[:1]):
         slow, fast, lower = name_regimes(*read_profile(look.load(setting), LAYER, HEAD))
         found.append((slow, fast))
         yield part("slow planes lean to symbols", setting.template), above(slow, 0)
         yield part("medium to fast planes lean to positions", setting.template), below(fast, 0)
         yield part("the fastest planes are both", setting.template), above(lower, 0.9)
-    for setting in random_weight_settings(look.model):
+    for setting in list_drawn(look):
         slow, fast, lower = name_regimes(*read_profile(look.load(setting), LAYER, HEAD))
         case = f"{setting.template}, draw {setting.draw}"
         yield part("random weights have no such profile", case, asks="control"), slow <= 0 or fast >= 0 or lower <= 0.9
@@ -161,13 +166,12 @@ def one_head_profile(look: Look) -> Iterator:
 
 def load_behaviour(look: Look) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield each kind of prompt with every head's s_POS - s_SYM and mean log angle, weighted by energy."""
-    for setting in full_size(look.model):
+    for setting in full_size(look.model) if look.model in MODELS else ():
         result = look.load(setting)
         fields = (result[name].astype(float) for name in ("positional", "symbolic", "energy_share", "angles"))
         yield f"{setting.task}, {setting.facts}", *measure_behaviour_and_use(*fields)
-    for case, result in load_profiles(look, FACTS[:1]).items():
-        energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
-        yield case, *measure_behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
+    for case, result in load_profiles(look, list_facts(look)[:1]).items():
+        yield case, *measure_behaviour_and_use(result["positional"], result["symbolic"], *take_use(result))
 
 
 def exchange_layers(behaviour: np.ndarray, use: np.ndarray) -> float:
@@ -180,9 +184,15 @@ def exchange_layers(behaviour: np.ndarray, use: np.ndarray) -> float:
 
 def correlate_use(result: Result, draws: int) -> Estimate:
     """Return the rank correlation of behaviour with use, of a model beside random weights or of these."""
-    positional, symbolic = (result[name][0].astype(float) for name in ("positional", "symbolic"))
-    use = (result[name].astype(float) for name in ("energy", "angles"))
-    return correlate_heads(*measure_behaviour_and_use(positional, symbolic, *use), draws=draws, by_rank=True)
+    behaviour_and_use = measure_behaviour_and_use(*take_scores(result), *take_use(result))
+    return correlate_heads(*behaviour_and_use, draws=draws, by_rank=True)
+
+
+def take_use(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Return each plane's share of energy, ``[layer, head, plane]``, and its angle."""
+    if "plane_angle" in result.arrays:
+        return result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
+    return result["energy"].astype(float), result["angles"].astype(float)
 
 
 def share_same_side(behaviour: np.ndarray, use: np.ndarray) -> float:
@@ -198,6 +208,7 @@ def share_same_side(behaviour: np.ndarray, use: np.ndarray) -> float:
     quote="all heads exhibit a strong correspondence between behavior and frequency use",
     chapter="language_model/language_model",
     models=MODELS,
+    others=list_profiled,
     fixed="after a look",
     history="The first rule (before the run) was without random weights and gave *partly*; one draw of random weights "
     "had the same correlation. That all heads are on one side, not most, is asked since a later look.",

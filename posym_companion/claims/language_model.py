@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from posym_companion.claims import U25, Look, above, below, claim, part, told
 from posym_companion.experiments import SECOND, TAUGHT
-from posym_companion.language_models.binding_profile import FACTS, plain_settings
+from posym_companion.language_models.binding_profile import (
+    FACTS,
+    BindingProfile,
+    plain_settings,
+    random_weight_settings,
+)
 from posym_companion.language_models.random_weights import DRAWS, WORDINGS, RandomWeights
 from posym_companion.language_models.random_weights import FACTS as DRAWN_FACTS
 from posym_companion.results import Result, list_results, load_result
@@ -25,14 +31,44 @@ DRAWN = 2000
 SCORES = ("positional", "symbolic")
 
 
-def load_profiles(look: Look, facts: tuple[int, ...] = FACTS) -> dict[str, Result]:
+def list_profiled(folder: Path | None) -> dict[str, tuple[int, ...]]:
+    """Return the other models of which a folder has profiles, and at which numbers of facts."""
+    found: dict[str, set[int]] = {}
+    for name in list_results("binding_profile", folder=folder):
+        settings = load_result(name, folder=folder).settings
+        if settings["model"] not in MODELS:
+            found.setdefault(settings["model"], set()).add(settings["facts"])
+    return {model: tuple(sorted(facts)) for model, facts in found.items()}
+
+
+def list_facts(look: Look) -> tuple[int, ...]:
+    """Return the numbers of facts at which a model is profiled, the fewest first."""
+    return FACTS if look.model in MODELS else list_profiled(look.folder)[look.model]
+
+
+def load_profiles(look: Look, facts: tuple[int, ...] = ()) -> dict[str, Result]:
     """Return the profiles of a model by kind of prompt."""
-    settings = plain_settings(look.model, facts)
+    settings = plain_settings(look.model, facts or list_facts(look))
     return {f"{one.template}, {one.facts} facts": look.load(one) for one in settings}
 
 
+def list_drawn(look: Look) -> list[BindingProfile]:
+    """Return the settings of profiles with random weights: at the fewest facts, of which planes are measured."""
+    model = PACKAGED if look.model == TAUGHT else look.model
+    return [replace(one, facts=list_facts(look)[0]) for one in random_weight_settings(model)]
+
+
 def load_beside_random(look: Look) -> Iterator[tuple[str, Result, list[Result]]]:
-    """Yield each kind of prompt with what the model has on it and what each draw of random weights has."""
+    """Yield each kind of prompt with what the model has on it and what each draw of random weights has.
+
+    Of another model than the book's these are its profiles, of which all that is claimed is kept.
+    """
+    if look.model not in MODELS:
+        drawn = list_drawn(look)
+        for own in (replace(one, draw=None, kept="all") for one in drawn if one.draw == DRAWS[0]):
+            beside = [look.load(one) for one in drawn if one.template == own.template]
+            yield f"{own.template}, {own.facts} facts", look.load(own), beside
+        return
     model = PACKAGED if look.model == TAUGHT else look.model
     weights = "taught" if look.model == TAUGHT else "trained"
     for facts in DRAWN_FACTS:
@@ -40,6 +76,12 @@ def load_beside_random(look: Look) -> Iterator[tuple[str, Result, list[Result]]]
             drawn = RandomWeights(model=model, wording=wording, facts=facts)
             own = look.load(replace(drawn, weights=weights))
             yield f"{wording}, {facts} facts", own, [look.load(replace(drawn, draw=draw)) for draw in DRAWS]
+
+
+def take_scores(result: Result) -> list[np.ndarray]:
+    """Return both scores at the papers' temperature, ``[prompt, layer, head]``, of a result beside random weights."""
+    scores = [result[name].astype(float) for name in SCORES]
+    return [x[0] for x in scores] if scores[0].ndim == 4 else scores
 
 
 def shift(estimate: Estimate, level: float) -> Estimate:
@@ -65,6 +107,7 @@ def write_range(values: list[float]) -> str:
     "high symbolic scores (median positional score of 0.83 in layers 1-13 vs 0.56 in 14-26; the symbolic is reversed)",
     chapter=CHAPTER,
     models=MODELS,
+    others=list_profiled,
     all_models=True,
     fixed="after a look",
     history="The first rule (before the run) asked for both contrasts in all nine kinds of prompt and gave *not "
@@ -91,8 +134,8 @@ def early_positional_late_symbolic(look: Look) -> Iterator:
         yield part("late local layers are symbolic", case, asks="control"), below(symbolic, 0)
     for case, _, drawn in load_beside_random(look):
         for draw, result in enumerate(drawn):
-            every = np.arange(result["positional"].shape[2])
-            trends = (measure_layer_trend(result[name][0].astype(float), every, draws=DRAWN) for name in SCORES)
+            scores = take_scores(result)
+            trends = (measure_layer_trend(x, np.arange(x.shape[1]), draws=DRAWN) for x in scores)
             positional, symbolic = (trend.difference for trend in trends)
             has = positional.low > 0 and symbolic.high < 0
             yield part("random weights have no such trend", f"{case}, draw {draw}", asks="control"), not has
@@ -111,6 +154,7 @@ def early_positional_late_symbolic(look: Look) -> Iterator:
     "(Pearson r = -0.91, p <= 0.0001)",
     chapter=CHAPTER,
     models=MODELS,
+    others=list_profiled,
     fixed="after a look",
     history="The first rule (before the run) asked for a negative r alone and gave *reproduced in kind*; it changed "
     "because r is negative in the null model of one setting and in every draw of random weights, too.",
@@ -141,7 +185,7 @@ def scores_exclude_each_other(look: Look) -> Iterator:
 
 def correlate(result: Result, draws: int) -> Estimate:
     """Return Pearson's r over heads at the papers' temperature, of a model beside random weights or of these."""
-    return correlate_heads(*(result[name][0].astype(float) for name in SCORES), draws=draws)
+    return correlate_heads(*take_scores(result), draws=draws)
 
 
 FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
@@ -167,7 +211,8 @@ def across_families(look: Look) -> Iterator:
         result = load_result(name, folder=look.folder)
         model = str(result.settings.get("model", ""))
         family = next((one for one, form in FAMILIES.items() if re.search(form, model, re.IGNORECASE)), None)
-        if family is None:
+        changed = result.settings.get("draw") is not None or result.settings.get("lead")
+        if family is None or changed:
             continue
         look.record(result)
         seen.add(family)

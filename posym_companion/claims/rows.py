@@ -74,8 +74,8 @@ class Row(Sentence):
     @property
     def headline(self) -> str:
         """Return the decisive number, or why there is none, and what others say if it depends on the model."""
-        first, *others = self.answers.items()
-        said = first[1].headline or first[1].why
+        (name, first), *others = self.answers.items()
+        said = ("" if name in NAMES or not others else f"{name}: ") + (first.headline or first.why)
         beside = (
             f"; {one.grade} in {NAMES.get(model, model)}" for model, one in others if self.grade.startswith("depends")
         )
@@ -136,7 +136,8 @@ def _count(found: Asked, case: str, outcome: Outcome) -> None:
 def judge(claim: Claim, folder: Path | str | None = None) -> Row:
     """Return a claim judged by the results in a folder, by default this checkout's."""
     place = None if folder is None else Path(folder)
-    answers = {model: ask(claim, Look(place, model)) for model in claim.models}
+    models = (*(claim.others(place) if place else ()), *claim.models)
+    answers = {model: ask(claim, Look(place, model)) for model in models}
     given = combine((one.grade for one in answers.values()), all_models=claim.all_models)
     same = {x.name: getattr(claim, x.name) for x in fields(Sentence)}
     asks = " ".join((claim.ask.__doc__ or "").split())

@@ -91,7 +91,7 @@ def ability_table(names: Collection[str] = ENCODINGS) -> tuple[Ability, ...]:
 
 
 def ability(name: str, question: Question) -> Ability:
-    """Whether a head with the encoding of this name can be that, with a witness.
+    """Return whether a head with the encoding of this name can be that, with a witness.
 
     >>> answer = ability("rope", "symbolic")
     >>> answer.possible, f"{answer.shortfall:.1e}"
@@ -124,7 +124,7 @@ def ability(name: str, question: Question) -> Ability:
 
 
 def witness(name: str, question: Question) -> Float[Tensor, "content position"]:
-    """``C`` of the head that is built for a question."""
+    """Return ``C`` of the head that is built for a question."""
     build = known_heads(name).witness
     if build is None:
         raise ValueError(f"{name} has no C, so no head is a witness; look at EncodedHeads.permuted_logits")
@@ -132,7 +132,7 @@ def witness(name: str, question: Question) -> Float[Tensor, "content position"]:
 
 
 def draw_encoding(name: str) -> Encoding:
-    """The encoding in float64 for a small layer with drawn parameters, always the same ones."""
+    """Return the encoding in float64 for a small layer with drawn parameters, always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         encoding = make_encoding(name, SHAPE, **known_heads(name).options).requires_grad_(False)
@@ -142,7 +142,7 @@ def draw_encoding(name: str) -> Encoding:
 
 @functools.cache
 def draw_spread(name: str) -> float:
-    """:meth:`EncodedHeads.spread` of heads with drawn parameters, maps and inputs, the largest of them."""
+    """Return :meth:`EncodedHeads.spread` of heads with drawn parameters, maps and inputs, the largest of them."""
     generator = torch.Generator().manual_seed(1)
     size = (2, SHAPE.heads, SHAPE.width, SHAPE.dim)
     query_map, key_map = torch.randn(size, generator=generator, dtype=torch.float64)

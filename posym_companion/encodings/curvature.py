@@ -38,7 +38,7 @@ class Sharpness:
 def hessian_product(
     loss: Float[Tensor, ""], parameters: Sequence[nn.Parameter]
 ) -> Callable[[Float[Tensor, " parameter"]], Float[Tensor, " parameter"]]:
-    """The map from a vector to its product with the Hessian of ``loss``, over all parameters one after another.
+    """Return the map from a vector to its product with the Hessian of ``loss``, over all parameters one after another.
 
     Parameters that the loss does not depend on have rows and columns of 0.
     """

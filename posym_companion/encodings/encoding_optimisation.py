@@ -88,14 +88,14 @@ class EncodingOptimisation:
         return EncodingStudy(task="distance", setup=self.encoding, steps=self.steps)
 
     def draw(self, count: int, seed: int, purpose: int) -> SentenceBatch:
-        """Sentences that no training of this seed sees."""
+        """Return sentences that no training of this seed sees."""
         return self.study.make_task().sample(
             count, generator=torch.Generator().manual_seed(TESTING * (11 + purpose) + seed)
         )
 
 
 def full_size() -> list[EncodingOptimisation]:
-    """All encodings; there is no ``model`` to choose."""
+    """Return all encodings; there is no ``model`` to choose."""
     return [EncodingOptimisation(encoding=encoding) for encoding in ENCODINGS]
 
 
@@ -140,7 +140,7 @@ def _loss(trained: ClassLoss, batch: SentenceBatch) -> Tensor:
 
 
 def observe_model(setting: EncodingOptimisation, seed: int):
-    """What to see of a model after so many steps, for :func:`posym_core.models.train`."""
+    """Return what to see of a model after so many steps, for :func:`posym_core.models.train`."""
     batches = [setting.draw(count, seed, purpose) for purpose, count in enumerate((setting.sentences, setting.test))]
 
     def look(step: int, trained: ClassLoss) -> Mapping[str, Tensor] | None:

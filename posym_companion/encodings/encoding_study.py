@@ -104,7 +104,7 @@ DIMS = {
 
 
 def list_setups() -> Mapping[str, Mapping[str, Any]]:
-    """Every set-up: each encoding with nothing else changed (``"path"`` looks back only), then further changes."""
+    """Return every set-up: each encoding with nothing else changed (``"path"`` looks back only), then changes."""
     return {**{name: {"encoding": name} for name in ENCODINGS}, **CHANGES}
 
 
@@ -151,7 +151,7 @@ class EncodingStudy:
         return f"encoding_study/{self.task}_{self.setup}" + ("" if self.size == "reduced" else f"_{self.size}")
 
     def make_task(self) -> DistanceTask | CountTask:
-        """The task, at the paper's size or at half its lengths."""
+        """Return the task, at the paper's size or at half its lengths."""
         if self.size in ("long", "undropped", "paper"):
             return DistanceTask() if self.task == "distance" else CountTask()
         if self.task == "distance":
@@ -159,7 +159,7 @@ class EncodingStudy:
         return CountTask(most=50, longest=60, shortest=60, vocabulary=256)
 
     def model_settings(self) -> ModelSettings:
-        """The model."""
+        """Return the model."""
         changes = {name: value for name, value in list_setups()[self.setup].items() if name not in ("length", "batch")}
         sizes, task = SIZES[self.size], self.make_task()
         if changes["encoding"] == "one rope":
@@ -167,7 +167,7 @@ class EncodingStudy:
         return ModelSettings(vocabulary=task.vocabulary, classes=task.classes, length=task.longest, **sizes, **changes)
 
     def schedule(self) -> CosineSettings:
-        """How it is trained."""
+        """Return how it is trained."""
         setup = list_setups()[self.setup]
         return CosineSettings(
             steps=int(self.steps * setup.get("length", 1)),
@@ -180,12 +180,12 @@ class EncodingStudy:
 
 
 def has_no_meaning(task: StudyTask, setup: str) -> bool:
-    """Whether a set-up differs from another in the treatment of padding alone, on the task that has none."""
+    """Return whether a set-up differs from another in the treatment of padding alone, on the task that has none."""
     return task == "count" and same_without_padding(setup) != setup
 
 
 def same_without_padding(setup: str) -> str:
-    """The set-up that is the same where no sentence is padded.
+    """Return the set-up that is the same where no sentence is padded.
 
     >>> same_without_padding("rope-released"), same_without_padding("alibi-released")
     ('rope-added', 'alibi')
@@ -195,7 +195,7 @@ def same_without_padding(setup: str) -> str:
 
 
 def full_size() -> list[EncodingStudy]:
-    """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
+    """Return all set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
     settings = []
     for setup in list_setups():
         for task in TASKS:
@@ -208,12 +208,12 @@ def full_size() -> list[EncodingStudy]:
 
 
 def deep_size(setup: str) -> EncodingStudy:
-    """Distance with the paper's layers and heads; fewer sentences, because six times as many heads are removed."""
+    """Return Distance with the paper's layers and heads; fewer sentences, since six times as many heads are removed."""
     return EncodingStudy(task="distance", setup=setup, size="deep", steps=400, test=1000, ablated=200, pointed=10)
 
 
 def long_size(task: StudyTask, setup: str, size: Size = "long") -> EncodingStudy:
-    """The paper's lengths and dropout, or lengths alone, and ten times the steps of the reduced size."""
+    """Return the paper's lengths and dropout, or lengths alone, and ten times the steps of the reduced size."""
     return EncodingStudy(task=task, setup=setup, size=size, steps=6000)
 
 
@@ -273,7 +273,7 @@ def measure(
 
 
 def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, np.ndarray]:
-    """Accuracy, ablations and pointers of one trained model."""
+    """Return accuracy, ablations and pointers of one trained model."""
     task = setting.make_task()
 
     def sentences(count: int, offset: int) -> SentenceBatch:

@@ -53,12 +53,12 @@ class GramSpectra:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[GramSpectra]:
-    """Eight windows of 48 tokens."""
+    """Return eight windows of 48 tokens."""
     return [GramSpectra(model=model)]
 
 
 def contents_of(model: Any, input_ids: Tensor, tokens: int) -> Iterator[tuple[Tensor, Tensor, Tensor, float]]:
-    """Queries ``[prompt, head, token, dim]`` and keys without positions, angles and scale, layer by layer.
+    """Return queries ``[prompt, head, token, dim]`` and keys without positions, angles and scale, layer by layer.
 
     Only the last ``tokens`` of each prompt, in double precision.
     """
@@ -71,7 +71,7 @@ def contents_of(model: Any, input_ids: Tensor, tokens: int) -> Iterator[tuple[Te
 
 
 def spectra_of(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> dict[str, Tensor]:
-    """Spectra of one layer, ``[way, prompt, head, token]``, in the order of :data:`WAYS`: see :func:`measure`.
+    """Return spectra of one layer, ``[way, prompt, head, token]``, in the order of :data:`WAYS`: see :func:`measure`.
 
     Head ``h`` uses key head ``h // (heads / key heads)``.
     """
@@ -94,7 +94,7 @@ def spectra_of(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> dic
 
 
 def measure(model: Any, tokenizer: Any, setting: GramSpectra, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of one setting.
+    """Return all arrays of one setting.
 
     Returns:
         Eigenvalues of the Gram matrices ``query`` and ``key`` and singular values of the ``logits`` between all tokens

@@ -206,7 +206,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
 
 
 def known_heads(name: str) -> KnownHeads:
-    """What is known of heads with the encoding of that name; for one that nobody looked at, that nothing is.
+    """Return what is known of heads with the encoding of that name; for one that nobody looked at, that nothing is.
 
     Raises:
         ValueError: if there is no such encoding.

@@ -36,7 +36,7 @@ POINTERS = ("between", *SCORED)
 def layer_cross_logits(
     encoding: Encoding, call: LayerAttention, sentence: int, query: int, others: Int64[Tensor, " key"]
 ) -> Float[Tensor, "head content position"]:
-    """``C`` of one token's query over other tokens of its sentence, as contents and as positions, in float64."""
+    """Return ``C`` of one token's query over other tokens of its sentence, as contents and as positions, in float64."""
     tokens = torch.cat([others, others.new_tensor([query])])
     content = call.inputs[sentence, tokens].double() if encoding.needs_content else None
     return encoding.cross_logits(
@@ -50,7 +50,7 @@ def layer_cross_logits(
 
 @torch.no_grad()
 def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float[Tensor, "layer head"]]:
-    """What can be seen of every head, averaged over sentences and over the queries of both triggers.
+    """Return what can be seen of every head, averaged over sentences and over the queries of both triggers.
 
     A query that meets fewer than two other tokens has nothing that could be swapped and counts for "between" alone.
 
@@ -93,7 +93,7 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
 def _scored(
     encoding: Encoding, call: LayerAttention, tokens: Tensor, places: Tensor
 ) -> dict[str, Float[Tensor, " head"]]:
-    """All pointers of one layer that are read off ``C``."""
+    """Return all pointers of one layer that are read off ``C``."""
     values: dict[str, list[Tensor]] = {name: [] for name in SCORED}
     nothing = torch.full((encoding.shape.heads,), torch.nan, dtype=torch.float64, device=tokens.device)
     for sentence in range(len(tokens)):

@@ -140,7 +140,7 @@ def kernel_product(
 
 
 def require_correlation(kernel: Inexact[Tensor, "*batch n n"]) -> Inexact[Tensor, "*batch n n"]:
-    """The kernel in double precision, if it is positive semidefinite with ones on the diagonal; else an error."""
+    """Return the kernel in double precision, if it is positive semidefinite with ones on the diagonal, or raise."""
     kernel = _hermitian("kernel", kernel)
     off = float((kernel.diagonal(dim1=-2, dim2=-1).real - 1).abs().amax())
     if off > SYMMETRY:

@@ -24,7 +24,7 @@ STRENGTH = 6.0
 
 
 def amounts() -> Float[Tensor, " content"]:
-    """What tells contents apart."""
+    """Return what tells contents apart."""
     drawn = STRENGTH * torch.cos(2.4 * torch.arange(PLACES, dtype=torch.float64))
     return drawn - drawn.mean()
 
@@ -60,13 +60,13 @@ def closest_symbolic(angles: Float[Tensor, " plane"], places: int) -> tuple[floa
 
 
 def _cross_logits(encoding: Encoding, query: Tensor, keys: Tensor, **inputs: Any) -> Tensor:
-    """The same query and keys in all heads."""
+    """Return the same query and keys in all heads."""
     heads = encoding.shape.heads
     return encoding.cross_logits(query.expand(heads, -1), keys.expand(heads, *keys.shape), **inputs)
 
 
 def two_directions_witness(still: Sequence[float], moving: Sequence[float]) -> Callable[[Encoding, str], Tensor]:
-    """Contents along what position leaves alone, and one equal part of all keys along what it moves."""
+    """Return contents along what position leaves alone, and one equal part of all keys along what it moves."""
 
     def build(encoding: Encoding, question: str) -> Tensor:
         along = torch.tensor(still, dtype=torch.float64), torch.tensor(moving, dtype=torch.float64)
@@ -81,14 +81,14 @@ def two_directions_witness(still: Sequence[float], moving: Sequence[float]) -> C
 
 
 def whole_turn_witness(encoding: Encoding, question: str) -> Tensor:
-    """GRAPE: contents in a plane whose angle is a whole turn, one equal part of all keys in one that turns by 1."""
+    """Return, of GRAPE, contents in a plane of whole turns; one equal part of all keys in one that turns by 1."""
     begin = encoding.get_buffer("begin")
     encoding.get_parameter("growth").copy_(torch.tensor([1.0, 2 * math.pi], dtype=torch.float64).log() - begin)
     return two_directions_witness([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0])(encoding, question)
 
 
 def slope_witness(encoding: Encoding, question: str) -> Tensor:
-    """GRAPE: contents that only the query reads, and a slope that the query alone sets."""
+    """Return, of GRAPE, contents that only the query reads, and a slope that the query alone sets."""
     still, moving = torch.eye(SHAPE.dim, dtype=torch.float64)[:2]
     encoding.get_parameter("slopes").fill_(0.0 if question == "symbolic" else 1.0)
     encoding.get_parameter("key_gate").zero_()
@@ -98,7 +98,7 @@ def slope_witness(encoding: Encoding, question: str) -> Tensor:
 
 
 def wave_witness(encoding: Encoding, question: str) -> Tensor:
-    """TAPA: no phases; or one wave for all keys, whose amplitudes differ not at all, or little beside their size."""
+    """Return, of TAPA, no phases, or one wave for all keys whose amplitudes differ little beside their size, or not."""
     common, phase = {"positional": (STRENGTH, 1.0), "symbolic": (0.0, 0.0), "additive": (100 * STRENGTH, 0.05)}[
         question
     ]
@@ -109,7 +109,7 @@ def wave_witness(encoding: Encoding, question: str) -> Tensor:
 
 
 def turned_witness(encoding: Encoding, question: str) -> Tensor:
-    """Contents along the rows nearest to constant ones; one equal part of all keys in the fastest plane."""
+    """Return contents along the rows nearest to constant ones; one equal part of all keys in the fastest plane."""
     angles = rope_angles(SHAPE.dim) if encoding.needs_content else encoding.get_buffer("angles")
     _, cosines, sines = closest_symbolic(angles, PLACES)
     keys = torch.zeros(PLACES, SHAPE.dim, dtype=torch.float64)
@@ -129,7 +129,7 @@ def turned_witness(encoding: Encoding, question: str) -> Tensor:
 
 
 def magnitude_witness(encoding: Encoding, question: str) -> Tensor:
-    """PoPE: contents in the slowest frequency, one equal part of all keys in the fastest."""
+    """Return, of PoPE, contents in the slowest frequency, one equal part of all keys in the fastest."""
     encoding.get_parameter("phases").zero_()
     keys = torch.full((PLACES, SHAPE.dim), -50.0, dtype=torch.float64)
     query = torch.full((SHAPE.dim,), -50.0, dtype=torch.float64)
@@ -141,7 +141,7 @@ def magnitude_witness(encoding: Encoding, question: str) -> Tensor:
 
 
 def bias_witness(encoding: Encoding, question: str) -> Tensor:
-    """A query of 0 leaves the bias alone; where the bias hurts, it is trained to 0 or cancelled by DAPE's network."""
+    """Return a query of 0, which leaves the bias alone; where that hurts, it is 0 or cancelled by DAPE's network."""
     biases = dict(encoding.named_parameters())
     if question == "symbolic" and "biases" in biases:
         biases["biases"].zero_()
@@ -154,7 +154,7 @@ def bias_witness(encoding: Encoding, question: str) -> Tensor:
 
 
 def _set_map(parameters: Mapping[str, Tensor], *, cancel: bool) -> None:
-    """Make DAPE's network 0, or minus the bias: ``relu(x) - relu(-x)``, leaky, is ``x`` times 1.01."""
+    """Set DAPE's network to 0, or minus the bias: ``relu(x) - relu(-x)``, leaky, is ``x`` times 1.01."""
     for parameter in parameters.values():
         parameter.zero_()
     if cancel:
@@ -165,7 +165,7 @@ def _set_map(parameters: Mapping[str, Tensor], *, cancel: bool) -> None:
 
 
 def absolute_witness(encoding: Encoding, question: str) -> Tensor:
-    """Embeddings differ in one dimension; the key map reads that, another in which positions differ, or both.
+    """Return embeddings that differ in one dimension; the key map reads it, another by position, or both.
 
     A learned table leaves the contents' dimension alone. Sinusoids leave none alone: contents take the one in which
     they move least, the slowest cosine.

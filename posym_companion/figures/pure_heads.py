@@ -99,7 +99,7 @@ def becoming(runs: Runs, mine: Result) -> Picture:
 def follow_stations(run: Result, task: str) -> dict[str, np.ndarray]:
     """Return what one model does on its four-hop example, ``[step, station, ...]``."""
     path, tokens = run["example_path"][3], run["example_tokens"][3]
-    names = MultihopSettings.full(task=task).make_task().token_names  # pyright: ignore[reportArgumentType]
+    names = MultihopSettings(task=task).make_task().token_names  # pyright: ignore[reportArgumentType]
     seen = at_grid(run, run["attention"])[:, 3, :, 0] / 255
     kept = [at_grid(run, run[name])[:, 3, ..., 0] for name in ("positional", "symbolic")]
     frames, asked = np.empty((len(GRID), 4, 12, 17)), np.zeros((len(GRID), 4, 12, 17))

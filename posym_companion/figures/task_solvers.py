@@ -62,17 +62,17 @@ def learning(carries: np.ndarray) -> Any:
 
 @shown
 def restored(share: np.ndarray, heads: Sequence[tuple[int, int]]) -> Picture:
-    """Bars of the share that each of some heads brings back, ``[run, layer, head]``."""
+    """Draw the share that each of some heads brings back, ``[run, layer, head]``."""
     some = np.stack([share[:, layer, head] for layer, head in heads], -1)
     ends = {"lower": some.min(0)[None], "upper": some.max(0)[None]}
     names = [f"{layer}:{head}" for layer, head in heads]
-    bars = plots.bars(names, some.mean(0)[None], **ends, colours=("symbolic",), y_label="share brought back")
-    plt.close(bars)
+    figure = plots.dots(names, some.mean(0)[None], **ends, colours=("symbolic",), x_label="share brought back")
+    plt.close(figure)
     return Picture(
-        bars,
-        caption="Each bar shows how much of the difference one head brings back when it alone is patched, as a mean "
+        figure,
+        caption="Each dot shows how much of the difference one head brings back when it alone is patched, as a mean "
         "over three runs of teaching with their range. One head brings back nearly everything.",
-        alt="Bars for eight heads: 11:2 near one, 15:2 near three tenths, the others near zero or a little below.",
+        alt="Dots for eight heads: 11:2 near one, 15:2 near three tenths, the others near zero or a little below.",
     )
 
 

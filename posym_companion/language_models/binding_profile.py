@@ -131,10 +131,12 @@ def measure(model: Any, tokenizer: Any, setting: BindingProfile, *, progress: bo
     )
     everything, tokens = setting.kept == "all", prompts.input_ids.shape[1]
     short = tokens <= LONGEST_MATRIX if everything else setting.facts <= FACTS[0]
+    # Beside a number of facts that a reader asks for there are no fewer.
+    by_plane = short or setting.facts not in FACTS
     arrays = look(
         model,
         prompts,
-        (*SCORES, *(LOGITS if short and everything else ()), *(PLANES if short else ())),
+        (*SCORES, *(LOGITS if short and everything else ()), *(PLANES if by_plane else ())),
         keys=slice(0, tokens - 1) if setting.keys == "all" else block_tokens(prompts),
         taus=(setting.tau,),
         eps=setting.eps,

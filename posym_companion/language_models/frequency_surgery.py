@@ -135,12 +135,12 @@ class PreparedModel:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[FrequencySurgery]:
-    """The run whose result is stored."""
+    """Return the run whose result is stored."""
     return [FrequencySurgery(model=model)]
 
 
 def conditions(setting: FrequencySurgery, subject: PreparedModel) -> list[Condition]:
-    """All operations of a setting, those that the verdict needs first."""
+    """Return all operations of a setting, those that the verdict needs first."""
     # Conditions are called in stored results what they are called here.
     planned: dict[str, Sequence[Intervention]] = {"none": ()}
     for action, change in (("removed", remove_planes), ("still", freeze_rotation)):
@@ -170,7 +170,7 @@ def conditions(setting: FrequencySurgery, subject: PreparedModel) -> list[Condit
 def chosen_heads(
     setting: FrequencySurgery, subject: PreparedModel, generator: torch.Generator
 ) -> dict[str, list[tuple[int, int]]]:
-    """The heads that score most positional and most symbolic on the uncut model, and as many at random."""
+    """Return the heads that score most positional and most symbolic on the uncut model, and as many at random."""
     lean = np.where(np.isfinite(subject.positional), subject.positional - subject.symbolic, 0.0)
     every = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(subject.positional))]
     order = sorted(every, key=lambda place: lean[place])
@@ -184,7 +184,7 @@ def chosen_heads(
 def find_candidate_tasks(
     model: Any, tokenizer: Any, setting: FrequencySurgery
 ) -> dict[str, tuple[Prompts, np.ndarray, float]]:
-    """Prompts of every candidate task, whether each is answered right, and the accuracy of a blind choice."""
+    """Return prompts of every candidate task, whether each is answered right, and the accuracy of a blind choice."""
     candidates = {}
     for name in dict.fromkeys(name for names in CANDIDATES.values() for name in names):
         prompts = make_prompts(tokenizer, name, facts=setting.facts, count=setting.prompts, seed=setting.seed)
@@ -194,7 +194,7 @@ def find_candidate_tasks(
 
 
 def is_solved(correct: np.ndarray, chance: float) -> bool:
-    """The stated rule: at least :data:`SOLVED` times chance, and an interval above chance."""
+    """Return whether the stated rule is met: at least :data:`SOLVED` times chance, and an interval above chance."""
     accuracy = mean_interval(correct.astype(float))
     return accuracy.value >= SOLVED * chance and accuracy.low > chance
 
@@ -246,7 +246,7 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Prep
 
 
 def draw_text_windows(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
-    """Windows ``[window, token]`` of the text that Python brings along, each behind the mark of beginning."""
+    """Return windows ``[window, token]`` of the text that Python brings along, each behind the mark of beginning."""
     stream = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False)["input_ids"])
     rows = stream[: len(stream) // setting.window * setting.window].view(-1, setting.window)
     generator = torch.Generator().manual_seed(setting.seed)
@@ -256,7 +256,7 @@ def draw_text_windows(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
 
 
 def measure_condition(setting: FrequencySurgery, subject: PreparedModel, condition: Condition) -> dict[str, np.ndarray]:
-    """What the operated model does: answers, loss on text, scores."""
+    """Return what the operated model does: answers, loss on text, scores."""
     with edit_rope(subject.model, *condition.interventions, planes=subject.planes) as operated:
         count = setting.prompts if condition.full else setting.other_prompts
         choices = [choose_answers(subject.model, _first(prompts, count)) for prompts in subject.tasks.values()]
@@ -269,7 +269,7 @@ def measure_condition(setting: FrequencySurgery, subject: PreparedModel, conditi
             losses.append(token_loss.mean(1).cpu())
         scored = list(subject.tasks.values())[1]
         ids = scored.input_ids[: setting.score_prompts]
-        scores = operated.profile(ids, **scored.layout, progress=False)
+        scores = operated.profile(ids, **scored.layout)
     return {
         "log_probability": _asked([choice.log_probability for choice in choices], setting.prompts),
         "correct": _asked([choice.correct for choice in choices], setting.prompts),
@@ -280,13 +280,13 @@ def measure_condition(setting: FrequencySurgery, subject: PreparedModel, conditi
 
 
 def _first(prompts: Prompts, count: int) -> Prompts:
-    """The first prompts alone."""
+    """Return the first prompts alone."""
     parts = {name: getattr(prompts, name)[:count] for name in ("input_ids", "answer_ids", "target", "texts")}
     return replace(prompts, **parts)
 
 
 def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
-    """``[task, prompt]``, NaN for prompts that were not asked."""
+    """Return ``[task, prompt]``, NaN for prompts that were not asked."""
     rows = np.stack([x.double().numpy() for x in values]).astype(np.float32)
     return np.pad(rows, ((0, 0), (0, prompts - rows.shape[1])), constant_values=np.nan)
 
@@ -294,7 +294,7 @@ def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
 def measure(
     setting: FrequencySurgery, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> RunOutput:
-    """All conditions one after the other; those in ``work`` are not measured again."""
+    """Return all conditions one after the other; those in ``work`` are not measured again."""
     from tqdm import tqdm
 
     began = time.perf_counter()

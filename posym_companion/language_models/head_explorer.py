@@ -55,7 +55,7 @@ class HeadExplorer(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[HeadExplorer]:
-    """All inputs; for the packaged model also those on which it is compared with the same model taught to bind."""
+    """Return all inputs; for the packaged model also those on which it is compared with the taught one."""
     pairs = [(model, task) for task in INPUTS] + [(TAUGHT, task) for task in COMPARED if model == PACKAGED]
     return [HeadExplorer(model=name, task=task, facts=INPUTS[task]) for name, task in pairs]
 
@@ -63,7 +63,7 @@ def full_size(model: str = PACKAGED) -> list[HeadExplorer]:
 def measure(
     model: torch.nn.Module, tokenizer: Any, setting: HeadExplorer, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """Means over prompts of all arrays of one input; of the first prompt its ``example`` and ``tokens``.
+    """Return means over prompts of all arrays of one input; of the first prompt its ``example`` and ``tokens``.
 
     ``*_margin`` are half widths of 95% intervals over prompts (Student's t); planes are at the default cut.
     """

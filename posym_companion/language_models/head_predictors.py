@@ -53,7 +53,7 @@ ORDINARY = 1000
 def language_predictors(
     model: Any, prompts: Prompts, *, squares: int, seed: int = 0
 ) -> dict[str, Float[Tensor, "layer head"]]:
-    """Every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined."""
+    """Return every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined."""
     planes = find_planes(model, prompts.input_ids.shape[1])
     predictors = predict_from_swaps(model, prompts, planes)
     cubes = [
@@ -69,7 +69,7 @@ def language_predictors(
 def predict_from_swaps(
     model: Any, prompts: Prompts, planes: Sequence[Planes]
 ) -> dict[str, Float[Tensor, "layer head"]]:
-    """Both scores, slow planes' part of the energy, entropy, and attention to the fact that is asked about."""
+    """Return both scores, slow planes' part of the energy, entropy, and attention to the fact that is asked about."""
     swaps = BlockLayout(**prompts.layout)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
@@ -82,7 +82,7 @@ def predict_from_swaps(
 def swap_predictors(
     heads: LayerHeads, swaps: BlockLayout, asked: Int64[Tensor, " prompt"]
 ) -> dict[str, Float[Tensor, "prompt key_head group"]]:
-    """The same of one layer on every prompt; ``asked`` is the block asked about."""
+    """Return the same of one layer on every prompt; ``asked`` is the block asked about."""
     scores = heads.swap_scores(swaps)
     attention = scores.attention * swaps.block_length
     index = asked.to(attention.device)[:, None, None, None].expand(*attention.shape[:-1], 1)
@@ -98,7 +98,7 @@ def swap_predictors(
 
 
 def predict_from_cubes(cubes: Iterable[KeyAnova]) -> dict[str, Float[Tensor, "layer head"]]:
-    """What depends on the symbol alone, or on origin and place alone: part of the variance, and root of its size."""
+    """Return what depends on the symbol alone, or on origin and place alone: part of the variance, and its root."""
     every = list(cubes)
     predictors = {}
     for kind, parts in KINDS.items():
@@ -108,12 +108,13 @@ def predict_from_cubes(cubes: Iterable[KeyAnova]) -> dict[str, Float[Tensor, "la
 
 
 def sum_parts(parts: Any, names: Sequence[str]) -> Tensor:
-    """Some parts together."""
+    """Return some parts together."""
     return torch.stack([parts[name] for name in names]).sum(0)
 
 
 def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "layer head"]]:
-    """``copying``: attention to the answer's token times the raise of its logit; ``retrieval``: how often that is most.
+    """Return ``copying``: attention to the answer's token times the raise of its logit; ``retrieval``: how often
+    that is most.
 
     The raise is the answer's logit above the mean of the attributes that the prompt names, in what the head's output
     adds to the stream; the division by the stream's size before the vocabulary is the same for all heads and left out.
@@ -141,7 +142,7 @@ def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "lay
 
 
 def answer_places(prompts: Prompts) -> Int64[Tensor, " prompt"]:
-    """Where the answer's token stands in the fact that is asked about."""
+    """Return where the answer's token stands in the fact that is asked about."""
     answer = prompts.answer_ids.gather(1, prompts.target[:, None])
     first = prompts.start + prompts.target[:, None] * prompts.block_length
     fact = prompts.input_ids.gather(1, first + torch.arange(prompts.block_length))
@@ -152,18 +153,18 @@ def answer_places(prompts: Prompts) -> Int64[Tensor, " prompt"]:
 
 
 def _before_vocabulary(model: Any) -> tuple[Tensor, Tensor]:
-    """What the last norm multiplies each dimension with, and the vocabulary's vectors."""
+    """Return what the last norm multiplies each dimension with, and the vocabulary's vectors."""
     vocabulary = model.get_output_embeddings().weight
     return _multiplied(model.base_model.norm, vocabulary), vocabulary
 
 
 def _multiplied(norm: Any, like: Float[Tensor, "row width"]) -> Float[Tensor, " width"]:
-    """What a norm multiplies each dimension with, once it has divided by the root mean square."""
+    """Return what a norm multiplies each dimension with, once it has divided by the root mean square."""
     return norm(torch.ones_like(like[:1]))[0]
 
 
 def _as_added(model: Any, layer: int, added: Float[Tensor, "prompt head width"]) -> Tensor:
-    """What heads add to the stream; Gemma norms their sum first, by its own size."""
+    """Return what heads add to the stream; Gemma norms their sum first, by its own size."""
     here = model.base_model.layers[layer]
     if not hasattr(here, "post_feedforward_layernorm"):  # only where parts are normed behind, as well
         return added
@@ -174,24 +175,24 @@ def _as_added(model: Any, layer: int, added: Float[Tensor, "prompt head width"])
 def token_scores(
     model: Any, input_ids: Int64[Tensor, "prompt token"], repeated: Int64[Tensor, "text token"]
 ) -> dict[str, Float[Tensor, "layer head"]]:
-    """``previous token`` and ``induction``: attention of all tokens, and of those that were said before."""
-    before = [previous_token(call.weights()) for call in capture(model, input_ids, rows=None, batch_size=4)]
+    """Return ``previous token`` and ``induction``: attention of all tokens, and of those that were said before."""
+    before = [previous_token(call.weights()) for call in capture(model, input_ids, rows=None)]
     again = [induction(call.weights()) for call in capture(model, repeated, rows=None)]
     return {"previous token": torch.stack(before), "induction": torch.stack(again)}
 
 
 def previous_token(attention: Float[Tensor, "prompt *head query key"]) -> Float[Tensor, "*head"]:
-    """Mean attention to the token before, over prompts and all tokens but the first."""
+    """Return mean attention to the token before, over prompts and all tokens but the first."""
     return attention.diagonal(-1, -2, -1).mean(-1).mean(0)
 
 
 def induction(attention: Float[Tensor, "prompt *head query key"], length: int = REPEATED) -> Float[Tensor, "*head"]:
-    """Mean attention to the token behind the first mention, over the second time that a text is said, at the end."""
+    """Return mean attention to the token behind the first mention, over a text's second time, at the end."""
     return attention.diagonal(1 - length, -2, -1)[..., -length:].mean(-1).mean(0)
 
 
 def repeated_texts(model: Any, prompts: Prompts, *, seed: int) -> Int64[Tensor, "text token"]:
-    """Tokens drawn at random, said twice behind what stands before the first block of the prompts."""
+    """Return tokens drawn at random, said twice behind what stands before the first block of the prompts."""
     words = model.get_input_embeddings().num_embeddings
     generator = torch.Generator().manual_seed(seed)
     once = torch.randint(min(ORDINARY, words // 2), words, (TEXTS, REPEATED), generator=generator)

@@ -28,7 +28,7 @@ from tqdm import tqdm
 from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_core.metrics import draw_latin_square, permute_blocks, rotate
 from posym_profile.capture import AttentionInputs, hook_attention
-from posym_profile.language_models import PACKAGED
+from posym_profile.language_models import PACKAGED, run_with_cache
 from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, binding_prompts
 
@@ -78,7 +78,7 @@ class OriginPatching(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[OriginPatching]:
-    """A packaged model as it comes and taught to bind, in two wordings."""
+    """Return a packaged model as it comes and taught to bind, in two wordings."""
     return [
         OriginPatching(model=name, wording=wording, **MEASURED.get(model, {}))
         for name in ((model, f"{model}-binds") if model in MEASURED else (model,))
@@ -151,7 +151,7 @@ class FactPair:
 def make_pairs(
     model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
 ) -> Iterator[FactPair]:
-    """The pairs of one prompt: the asked fact with others, one after another."""
+    """Return the pairs of one prompt: the asked fact with others, one after another."""
     asked, end = int(prompts.target[number]), prompts.start + prompts.blocks * prompts.block_length
     ids = prompts.input_ids[number]
     orders = draw_latin_square(prompts.blocks, generator)
@@ -173,7 +173,7 @@ def make_pairs(
 
 def fill_cache(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
     """Return keys and values that the model keeps of prompts, or refuse a layer that keeps fewer than all of them."""
-    cache = model.base_model(input_ids.to(model.device), use_cache=True).past_key_values
+    _, cache = run_with_cache(model.base_model, input_ids.to(model.device))
     length = min(layer.keys.shape[2] for layer in cache.layers)
     if length < input_ids.shape[1]:
         raise ValueError(
@@ -184,7 +184,7 @@ def fill_cache(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
 
 
 def block_keys(cache: Any, prompts: Prompts, planes: Sequence[Planes]) -> list[BlockKeys]:
-    """Keys of every layer's blocks before rotation, ``[prompt, block, key_head, offset, dim]``."""
+    """Return keys of every layer's blocks before rotation, ``[prompt, block, key_head, offset, dim]``."""
     at = torch.arange(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
     return [
         rotate(here.arrange_keys(layer.keys[:, :, at]), -at.to(layer.keys.device), here.angles)
@@ -195,7 +195,7 @@ def block_keys(cache: Any, prompts: Prompts, planes: Sequence[Planes]) -> list[B
 
 
 def main_effects(keys: BlockKeys, orders: Int[Tensor, "prompt place"]) -> tuple[BlockKeys, BlockKeys]:
-    """Of the keys of a Latin square the mean at each origin, over symbols, and of each symbol, over origins."""
+    """Return a Latin square's mean keys at each origin, over symbols, and of each symbol, over origins."""
     by_symbol = orders.argsort(0)  # the prompt in which each symbol stands at each place
     every = keys[by_symbol, torch.arange(orders.shape[1])]
     return every.mean(0), every.mean(1)
@@ -259,7 +259,7 @@ def run_exchanges(
 
     with hook_attention(model, look):
         ids = question.to(model.device).expand(len(RUNS), -1)
-        logits = model(ids, past_key_values=again, use_cache=True, logits_to_keep=1).logits[:, -1]
+        logits = run_with_cache(model, ids, again, logits_to_keep=1)[0].logits[:, -1]
     return {**{name: torch.stack(values, 1).cpu() for name, values in rows.items()}, "logits": logits.float().cpu()}
 
 
@@ -290,12 +290,12 @@ def exchange_layer_alone(
 
     with hook_attention(model, look):
         ids = pair.question.to(model.device)[None]
-        model(ids, past_key_values=copy.deepcopy(pair.cache), use_cache=True, logits_to_keep=1)
+        run_with_cache(model, ids, copy.deepcopy(pair.cache), logits_to_keep=1)
     return torch.stack(rows, 1)
 
 
 def find_fact_tokens(prompts: Prompts, asked: int, other: int) -> list[Int[Tensor, " offset"]]:
-    """Places of the tokens of two facts."""
+    """Return places of the tokens of two facts."""
     length = prompts.block_length
     return [torch.arange(length) + prompts.start + fact * length for fact in (asked, other)]
 
@@ -306,7 +306,7 @@ def select_named_layers(name: str, layers: int) -> range:
 
 
 def convert_to_cache_layout(keys: Float[Tensor, "*batch dim"], planes: Planes) -> Float[Tensor, "*batch dim"]:
-    """Keys in the layout that the model keeps them in: the inverse of ``planes.arrange_keys``."""
+    """Return keys in the layout that the model keeps them in: the inverse of ``planes.arrange_keys``."""
     converted = torch.empty_like(keys)
     converted[..., planes.order.to(keys.device)] = keys / planes.gain.to(keys)
     return converted

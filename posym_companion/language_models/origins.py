@@ -102,7 +102,7 @@ class Origins(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[Origins]:
-    """Of the second packaged model its kinds of prompt in :data:`MEASURED`, of any other those in :data:`EVERY`."""
+    """Return the second packaged model's prompts in :data:`MEASURED`, or another's in :data:`EVERY`."""
     return [
         Origins(model=model, wording=wording, **kind)
         for wordings, kinds in MEASURED.get(model, EVERY)
@@ -146,13 +146,13 @@ def _prose(tokenizer: Any, count: int, tokens: int) -> Int[Tensor, "prompt token
 
 
 def _behind(prompts: Prompts, front: Int[Tensor, "prompt token"]) -> Prompts:
-    """The same behind other tokens, which follow the mark of beginning."""
+    """Return the same behind other tokens, which follow the mark of beginning."""
     ids, home = prompts.input_ids, prompts.start
     return replace(prompts, input_ids=torch.cat([ids[:, :home], front, ids[:, home:]], 1), start=home + front.shape[1])
 
 
 def _reworded(prompts: Prompts, frame: Prompts, lead: int) -> Prompts:
-    """The facts in front with the verbs, attributes and stops of another frame's facts; their names stay."""
+    """Return the facts in front with the verbs, attributes and stops of another frame's facts; their names stay."""
     ids = prompts.input_ids.clone()
     first = prompts.start - lead * prompts.block_length
     front = ids[:, first : prompts.start].unflatten(1, (lead, -1))
@@ -210,7 +210,7 @@ def square_parts(
 
 
 def without_first(cube: KeyAnova, first: int) -> dict[str, Float[Tensor, "layer head"]]:
-    """The parts, and the variance of the prompts' means, over all origins and places but the first ones."""
+    """Return the parts, and the variance of the prompts' means, over all origins and places but the first ones."""
     logits, seen = cube.logits[..., first:, first:], cube.seen[:, None, first:]
     parts = split_variance(logits, seen, rounding=torch.finfo(torch.float32).eps)
     return {**parts, "prompts": measure_prompt_variance(logits, cube.orders[:, first:], seen)}

@@ -56,7 +56,7 @@ class PlaneProfile(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[PlaneProfile]:
-    """Running text at eight lengths, and the other tasks."""
+    """Return running text at eight lengths, and the other tasks."""
     sizes, prompts = FEWER.get(model, (SIZES, PlaneProfile.prompts))
     return [
         PlaneProfile(model=model, task=task, facts=facts, prompts=prompts)
@@ -66,7 +66,7 @@ def full_size(model: str = PACKAGED) -> list[PlaneProfile]:
 
 
 def find_visible_keys(heads: LayerHeads, start: int) -> slice:
-    """The keys before the query's own that take part in a layer's attention, from ``start`` on.
+    """Return the keys before the query's own that take part in a layer's attention, from ``start`` on.
 
     A window hides the leading keys: what takes no part in the attention takes none in the shares.
     """
@@ -82,7 +82,7 @@ def find_visible_keys(heads: LayerHeads, start: int) -> slice:
 
 
 def measure(model: Any, tokenizer: Any, setting: PlaneProfile, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of one setting: scores, ``far_*`` without the block that stands last, and means by plane.
+    """Return all arrays of one setting: scores, ``far_*`` without the block that stands last, and means by plane.
 
     ``kept`` is the part of the contents' variance that is symbol, ``energy`` is in eight bands of planes from fast to
     slow, and ``seen`` how many keys take part in each layer.

@@ -62,7 +62,7 @@ class RandomWeights(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
-    """Three draws of weights, the trained model and, of a packaged one, the taught, at the lengths of ``MEASURED``."""
+    """Return three draws of weights, the trained model and, of a packaged one, the taught, as in ``MEASURED``."""
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
     kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model in MEASURED else [])]
     return [

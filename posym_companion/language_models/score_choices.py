@@ -53,7 +53,7 @@ DIMS = {
 def measure(
     model: torch.nn.Module, prompts: Prompts, *, permutations: int, seed: int, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """Means over prompts of one wording, correlations over heads, and how often scores add up to less than 1.
+    """Return means over prompts of one wording, correlations over heads, and how often scores add up to less than 1.
 
     Scores are by temperature and floor (``grid``), by blocks (``cut``), and of swaps and permutations (``orders``).
     """
@@ -66,7 +66,7 @@ def measure(
 def measure_choices(
     model: torch.nn.Module, prompts: Prompts, orders: Tensor, *, progress: bool = True
 ) -> dict[str, Tensor]:
-    """Everything that one capture of queries and keys says about the choices, ``[prompt, layer, head, ...]``."""
+    """Return everything that one capture of queries and keys says about the choices, ``[prompt, layer, head, ...]``."""
     swaps = list_swap_orders(prompts.blocks)
     inside = block_tokens(prompts)
     cuts = list_cuts(prompts)
@@ -115,12 +115,12 @@ def list_cuts(prompts: Prompts) -> dict[str, dict[str, int]]:
 
 
 def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """Means over prompts with heads last, correlations with intervals, and how often scores add up to less than 1."""
+    """Return means with heads last, correlations with intervals, and how often scores add up to less than 1."""
     grid, cut, orders, shares = (found[name].double() for name in ("grid", "cut", "orders", "shares"))
     right = found["cut"][..., 0, :].double()
 
     def rows(x: Tensor, statistic: Any) -> np.ndarray:
-        """A statistic of every ``[prompt, layer, head]`` along the dimensions before the last."""
+        """Return a statistic of every ``[prompt, layer, head]`` along the dimensions before the last."""
         flat = x.flatten(3, -2) if x.ndim > 4 else x[..., None, :]
         estimates = [statistic(flat[..., place, 0], flat[..., place, 1]) for place in range(flat.shape[3])]
         return np.array(estimates).reshape(*x.shape[3:-1], 3)

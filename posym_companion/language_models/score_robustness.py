@@ -76,12 +76,12 @@ SIZES: Mapping[Part, Mapping[str, int]] = {
 
 
 def full_size(model: str = PACKAGED) -> list[ScoreRobustness]:
-    """All parts."""
+    """Return all parts."""
     return [ScoreRobustness(part=part, model=model, **size) for part, size in SIZES.items()]
 
 
 def measure(model: Any, tokenizer: Any, setting: ScoreRobustness, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of one part, with a leading dimension for wordings or tasks.
+    """Return all arrays of one part, with a leading dimension for wordings or tasks.
 
     The scores of every task, and of the wording that the model answers best, stand beside its answers.
     """
@@ -109,7 +109,7 @@ def _draw_prompts(tokenizer: Any, task: str, setting: ScoreRobustness) -> Prompt
 
 
 def _score(model: Any, prompts: Prompts, names: tuple[str, ...], *, progress: bool) -> dict[str, np.ndarray]:
-    """Default scores, and the answers."""
+    """Return default scores, and the answers."""
     measured = look(model, prompts, names, progress=progress)
     return {name: measured[name].float().numpy() for name in names} | measure_answers(model, prompts)
 

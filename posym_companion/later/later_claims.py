@@ -80,21 +80,21 @@ class LaterClaims:
 
 
 def full_size() -> list[LaterClaims]:
-    """Both claims of both families."""
+    """Return both claims of both families."""
     influence = LaterClaims(part="influence", length=127, prompts=8, draws=2)
     retrieval = LaterClaims(part="retrieval", model=TAUGHT, length=16, prompts=12, draws=8, fresh=0)
     return [influence, retrieval, replace(influence, model=SECOND), replace(retrieval, model=SECOND_TAUGHT)]
 
 
 def shrink(setting: LaterClaims) -> LaterClaims:
-    """A size for trying out."""
+    """Return a size for trying out."""
     return replace(
         setting, length=4 if setting.part == "retrieval" else 32, prompts=4, draws=1, fresh=min(1, setting.fresh)
     )
 
 
 def measure(model: Any, tokenizer: Any, setting: LaterClaims, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """What :func:`measure_retrieval` or :func:`measure_influence` does; there is no bar."""
+    """Return what :func:`measure_retrieval` or :func:`measure_influence` does; there is no bar."""
     if setting.part == "influence":
         with torch.enable_grad():
             return measure_influence(model, tokenizer, setting)
@@ -103,7 +103,7 @@ def measure(model: Any, tokenizer: Any, setting: LaterClaims, *, progress: bool 
 
 
 def measure_retrieval(model: Any, tokenizer: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
-    """Answers to binding prompts without some planes of the heads that carry the answer, and of others.
+    """Return answers to binding prompts without some planes of the heads that carry the answer, and of others.
 
     Returns:
         ``restored [layer, head]``, the part of the difference between two prompts' answers that a head brings back;
@@ -138,7 +138,7 @@ def measure_retrieval(model: Any, tokenizer: Any, setting: LaterClaims) -> dict[
 def list_operations(
     restored: np.ndarray, energy: Float[Tensor, "layer head plane"], draws: int, generator: torch.Generator
 ) -> dict[str, tuple[Intervention, ...]]:
-    """What is done to the heads that carry the answer, and to as many others."""
+    """Return what is done to the heads that carry the answer, and to as many others."""
     planes = energy.shape[-1]
     carriers = [(int(layer), int(head)) for layer, head in np.argwhere(restored > CARRIES)]
     rest = [(int(layer), int(head)) for layer, head in np.argwhere(restored <= CARRIES)]
@@ -169,7 +169,8 @@ def list_operations(
 def equal_energy(
     energy: Float[Tensor, " plane"], share: float, generator: torch.Generator
 ) -> tuple[list[int], list[int]]:
-    """Planes of the slowest ``share`` and planes of the rest, by frequency ID, that have as much of a head's energy.
+    """Return planes of the slowest ``share`` and planes of the rest, by frequency ID, that have as much of a head's
+    energy.
 
     All planes of the side that has less, and of the other so many, in random order, as together have no more.
     """
@@ -189,7 +190,7 @@ def equal_energy(
 
 
 def measure_influence(model: Any, tokenizer: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
-    """Influence of every token on the last token's final state, on the same texts, before training and after.
+    """Return influence of every token on the last token's final state, on the same texts, before training and after.
 
     Returns:
         ``rotated`` and ``unrotated`` ``[kind, seed, position]`` of models with random weights, with their angles and
@@ -212,13 +213,13 @@ def measure_influence(model: Any, tokenizer: Any, setting: LaterClaims) -> dict[
 
 
 def directions(model: Any, count: int, seed: int) -> Float[Tensor, "direction width"]:
-    """Random directions of a model's states, standard normal."""
+    """Return random directions of a model's states, standard normal."""
     width = model.get_input_embeddings().weight.shape[1]
     return torch.randn(count, width, generator=torch.Generator().manual_seed(seed))
 
 
 def small_qwen(vocabulary: int, seed: int) -> Any:
-    """A Qwen-2 of eight layers and width 128 with random weights, in evaluation mode."""
+    """Return a Qwen-2 of eight layers and width 128 with random weights, in evaluation mode."""
     import transformers
 
     settings = transformers.Qwen2Config(
@@ -238,7 +239,7 @@ def small_qwen(vocabulary: int, seed: int) -> Any:
 def influence(
     model: Any, input_ids: Int[Tensor, "prompt token"], directions: Float[Tensor, "direction width"]
 ) -> Float[Tensor, "prompt token"]:
-    """How much each token's embedding moves the last token's final state along some directions.
+    """Return how much each token's embedding moves the last token's final state along some directions.
 
     For all directions of an orthonormal basis this is the Frobenius norm of the Jacobian; for standard normal ones its
     square is that norm's, on average, times their number.

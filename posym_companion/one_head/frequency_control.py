@@ -117,7 +117,7 @@ class Cell:
 
 
 def cells(settings: FrequencyControlSettings) -> list[Cell]:
-    """All ensembles of an experiment, in the order in which they are trained.
+    """Return all ensembles of an experiment, in the order in which they are trained.
 
     Names are ``task_kind_length``: kind ``single`` (one angle), ``pair`` (0 and one angle), ``few`` (single, with
     ``few_symbols`` symbols) or ``all``.
@@ -148,7 +148,7 @@ def cells(settings: FrequencyControlSettings) -> list[Cell]:
 def canonical_tasks(
     settings: FrequencyControlSettings, length: int
 ) -> tuple[IndexTask, RetrievalTask, PartialInductionTask]:
-    """The three tasks at one length.
+    """Return the three tasks at one length.
 
     Retrieval needs as many symbols as positions and gets exactly these; the others keep 32 symbols at every length.
     """
@@ -243,7 +243,7 @@ def measure_heads(model: ToyEnsemble, settings: FrequencyControlSettings) -> dic
 def count_hits(
     model: ToyEnsemble, settings: FrequencyControlSettings, gates: Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Right answers ``[seed, variant, position]`` and inputs ``[seed, position]`` of a fresh test set."""
+    """Return right answers ``[seed, variant, position]`` and inputs ``[seed, position]`` of a fresh test set."""
     device = model.embedding.device
     generators = make_generators(model.seeds, device, purpose=TESTING)
     seeds, variants = model.ensemble
@@ -260,7 +260,9 @@ def count_hits(
 
 
 def measure_planes(model: ToyEnsemble, settings: FrequencyControlSettings, tokens: Tensor) -> dict[str, np.ndarray]:
-    """Which planes an ensemble of one variant uses: by variance, shares, and accuracy without or with them alone."""
+    """Return which planes an ensemble of one variant uses: by variance, shares, and accuracy without or with them
+    alone.
+    """
     query, keys = model.query_and_keys(tokens, 0)
     variances, shares = [], []
     # one input at a time: planes x content x position is large
@@ -290,7 +292,7 @@ def measure_planes(model: ToyEnsemble, settings: FrequencyControlSettings, token
 
 
 def snapshots(cell: Cell, settings: FrequencyControlSettings):
-    """An observer of one Index and one Retrieval head of the first length and seed, or ``None``."""
+    """Return an observer of one Index and one Retrieval head of the first length and seed, or ``None``."""
     followed = [f"{kind}_{settings.lengths[0]}" for kind in ("index_single", "retrieval_single")]
     frequency = settings.snapshot_frequencies[followed.index(cell.name)] if cell.name in followed else 0
     if frequency not in settings.frequencies:
@@ -312,7 +314,7 @@ def snapshots(cell: Cell, settings: FrequencyControlSettings):
 
 
 def describe(cell: Cell, settings: FrequencyControlSettings) -> dict[str, Any]:
-    """What decides a cell's numbers, as JSON."""
+    """Return what decides a cell's numbers, as JSON."""
     return {
         "cell": cell.name,
         "task": type(cell.task).__name__,

@@ -75,7 +75,7 @@ class HeadGeometry(PromptSetting):
 
 
 def full_size(model: str = PACKAGED) -> list[HeadGeometry]:
-    """Every task, 32 prompts each, and the first and the last of them also with random weights."""
+    """Return every task, 32 prompts each, and the first and the last of them also with random weights."""
     settings = [HeadGeometry(model=model, task=task, facts=facts) for task, facts in TASKS.items()]
     return [*settings, *(replace(setting, trained=False) for setting in (settings[0], settings[-1]))]
 
@@ -83,7 +83,7 @@ def full_size(model: str = PACKAGED) -> list[HeadGeometry]:
 def measure_heads(
     model: torch.nn.Module, tokenizer: Any, setting: HeadGeometry, *, progress: bool = True
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """What every prompt shows, the angles ``[layer, plane]`` and the keys' distances from the query ``[key]``.
+    """Return what every prompt shows, the angles ``[layer, plane]`` and the keys' distances from the query ``[key]``.
 
     Only keys of the prompt's blocks count. The measurements are ``[prompt, layer, head, ...]``:
     ``head_positional_share``; per plane ``concentration``, ``coherence``, ``positional_share``, ``symbolic_share`` and
@@ -128,7 +128,7 @@ def measure_heads(
 
 
 def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dict[str, np.ndarray]:
-    """Arrays of one setting from what the prompts show: planes and waves by even prompts, tests by odd ones.
+    """Return arrays of one setting from what the prompts show: planes and waves by even prompts, tests by odd ones.
 
     ``dominant`` is the plane with the largest energy times positional share; the same among planes that turn by half a
     turn or more over the blocks; and that with the largest energy times symbolic share.
@@ -153,7 +153,7 @@ def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dic
     arrays["dominant"] = dominant
 
     def at_dominant(x: Tensor, plane: int) -> Tensor:
-        """``[kind, ...]`` without planes, of ``x`` with layer and head just before the dimension ``plane``."""
+        """Return ``[kind, ...]`` without planes, of ``x`` with layer and head just before the dimension ``plane``."""
         before, after = [1] * (plane - 2), [1] * (x.ndim - plane - 1)
         chosen = dominant[:2].view(2, *before, *dominant.shape[1:], 1, *after)
         chosen = chosen.expand(2, *x.shape[:plane], 1, *x.shape[plane + 1 :])
@@ -176,7 +176,9 @@ def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dic
 def measure(
     model: torch.nn.Module, tokenizer: Any, setting: HeadGeometry, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """All arrays of one setting, see :func:`summarize`; for the task ``"index"`` also :func:`measure_places`'s."""
+    """Return all arrays of one setting, see :func:`summarize`; for the task ``"index"`` also
+    :func:`measure_places`'s.
+    """
     model = model if setting.trained else with_random_weights(model, setting.seed)
     arrays = summarize(*measure_heads(model, tokenizer, setting, progress=progress))
     if setting.task == "index":
@@ -231,12 +233,12 @@ def measure_places(
 
 
 def with_random_weights(model: Any, seed: int) -> Any:
-    """A model of the same class and configuration as it is before training, on the same device."""
-    device = next(model.parameters()).device
+    """Return a model of the same class and configuration as it is before training, on the same device and as precise."""
+    weight = next(model.parameters())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(model)(model.config)
-    return fresh.to(device).eval()
+    return fresh.to(weight.device, weight.dtype).eval()
 
 
 EXPERIMENT = Experiment(

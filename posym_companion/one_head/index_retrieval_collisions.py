@@ -43,7 +43,7 @@ class Collision:
         return float((self.scores[0] - self.scores[1]).abs().max())
 
     def coincides(self, tolerance: float = 1e-6) -> bool:
-        """Whether the head cannot tell the two inputs apart, up to ``tolerance`` times its largest score."""
+        """Return whether the head cannot tell the two inputs apart, up to ``tolerance`` times its largest score."""
         return self.difference <= tolerance * max(1e-30, float(self.scores.abs().max()))
 
     @property
@@ -107,7 +107,7 @@ def make_induction_collisions(head: Scorer, task: PartialInductionTask) -> tuple
 def exchange_symbols(
     head: Scorer, task: RetrievalTask | PartialInductionTask, symbol: Tensor, attribute: Tensor, target: int, other: int
 ) -> Collision:
-    """The input that asks for ``target``'s symbol, before and after it exchanged symbols with ``other``."""
+    """Return the input that asks for ``target``'s symbol, before and after it exchanged symbols with ``other``."""
     before = task.batch(symbol[None], attribute[None], torch.tensor([target]))
     moved = exchange(symbol, target, other)
     after = task.batch(moved[None], attribute[None], torch.tensor([other]))
@@ -116,7 +116,7 @@ def exchange_symbols(
 
 
 def observe(head: Scorer, tokens: Tensor, answer: Tensor) -> Collision:
-    """The head's scores on two inputs, or an error that says what it returned."""
+    """Return the head's scores on two inputs, or an error that says what it returned."""
     with torch.no_grad():
         scores = head(tokens)
     if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[0] != 2:
@@ -129,7 +129,7 @@ def observe(head: Scorer, tokens: Tensor, answer: Tensor) -> Collision:
 
 
 def exchange(values: Int64[Tensor, " place"], first: int, second: int) -> Int64[Tensor, " place"]:
-    """A copy with two entries exchanged."""
+    """Return a copy with two entries exchanged."""
     swapped = values.clone()
     swapped[first], swapped[second] = values[second], values[first]
     return swapped

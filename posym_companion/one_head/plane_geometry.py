@@ -28,7 +28,7 @@ def unrotated_planes(
     *,
     pairing: Pairing = "halves",
 ) -> Complex[Tensor, "*batch plane"]:
-    """Planes of rotated queries or keys, turned back to position 0, as complex128.
+    """Return planes of rotated queries or keys, turned back to position 0, as complex128.
 
     >>> arrow = unrotated_planes(torch.tensor([0.0, 2.0]), 1, torch.tensor([torch.pi / 2]))
     >>> round(arrow.real.item(), 6), round(abs(arrow.imag.item()), 6)
@@ -114,7 +114,7 @@ class Wave:
     angle: Tensor
 
     def at(self, distance: Float[Tensor, " distance"]) -> Float[Tensor, "*batch distance"]:
-        """The wave's values."""
+        """Return the wave's values."""
         phase = self.angle[..., None] * (distance - self.crest[..., None])
         return self.amplitude[..., None] * phase.cos()
 
@@ -124,7 +124,7 @@ def fit_wave(
     distance: Float[Tensor, " distance"],
     angle: Float[Tensor, "*#batch"] | float,
 ) -> Wave:
-    """Least-squares wave of a known angle through logits over the distance: two numbers, amplitude and crest.
+    """Return least-squares wave of a known angle through logits over the distance: two numbers, amplitude and crest.
 
     There is no constant: a plane whose keys are equal has none.
 
@@ -153,7 +153,8 @@ def fit_wave(
 def explained(
     predicted: Float[Tensor, "*batch distance"], seen: Float[Tensor, "*batch distance"]
 ) -> Float[Tensor, "*batch"]:
-    """``R^2``: one minus squared error over the variation of ``seen`` around its mean; NaN where it does not vary.
+    """Return ``R^2``: one minus squared error over the variation of ``seen`` around its mean; NaN where it does not
+    vary.
 
     It is 0 for a prediction no better than the mean, and negative for a worse one.
     """

@@ -47,7 +47,7 @@ class StoredRuns:
     fixed: float | None = None
 
     def payload(self) -> dict[str, Any]:
-        """Means over seeds, with the lowest and the highest."""
+        """Return means over seeds, with the lowest and the highest."""
         if self.task not in TASKS:
             raise ValueError(f"task of stored runs must be one of {', '.join(TASKS)}; got {self.task!r}")
         angles = require_shape("angles", self.angles, "angle")

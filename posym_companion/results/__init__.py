@@ -24,13 +24,18 @@ from typing import Any
 import numpy as np
 import torch
 
+try:
+    import fcntl
+except ModuleNotFoundError:
+    fcntl = None
+
 from posym_core.store import (
     DamagedError,
     ResultError,
-    record,
     record_provenance,
     require_whole,
     seal,
+    sha256,
     unseal,
     write_files,
 )
@@ -158,7 +163,7 @@ def save_result(
     named = name_dims(dims, plain)
     payload = _packed(plain)
     beside = {f"{place.name}{ending}": content for ending, content in (attached or {}).items()}
-    digests = {file: record(content)["sha256"] for file, content in beside.items()}
+    digests = {file: sha256(content) for file, content in beside.items()}
     description = {
         "format": FORMAT,
         "experiment": place.parent.name,
@@ -168,11 +173,12 @@ def save_result(
         "provenance": {
             **record_provenance(seconds, device=device),
             **({"versions": dict(versions)} if versions else {}),
-            "checksum": record(payload)["sha256"],
+            "checksum": sha256(payload),
             **({"attached": digests} if digests else {}),
         },
     }
-    write_files(place.parent, {**beside, f"{place.name}.npz": payload, f"{place.name}.json": seal(description)})
+    with _writing_excluded(place.parent):
+        write_files(place.parent, {**beside, f"{place.name}.npz": payload, f"{place.name}.json": seal(description)})
     return load_result(name, folder=folder)
 
 
@@ -204,22 +210,27 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
 def _read_result(name: str, place: Path, *_: int) -> Result:
     """Read a result once, as long as its files, whose times of change are named, stay as they are."""
     file = f"{place.name}.json"
-    with _remedied():
-        description = unseal(place.with_name(file), format=FORMAT)
+    with _remedied(), _writing_excluded(place.parent, exclusive=False):
         try:
+            description = unseal(place.with_name(file), format=FORMAT)
             own = f"{description['experiment']}/{description['setting']}"
             provenance, settings = dict(description["provenance"]), dict(description["settings"])
             dims = {key: list(each["dims"]) for key, each in description["arrays"].items()}
-            digest, attached = provenance["checksum"], list(provenance.get("attached", {}))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            digest, attached = provenance["checksum"], dict(provenance.get("attached", {}))
+        except DamagedError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise DamagedError(f"{file} is no description of a result ({error!r})") from error
         if own != name:
             raise DamagedError(f"{file} describes the result {own!r}, not {name!r}, which is its path")
         if named := [one for one in attached if Path(one).name != one or one in ("", "..")]:
             raise DamagedError(f"{file} names {named[0]!r}, which is no file beside it")
-        require_whole(place.parent, {f"{place.name}.npz": {"sha256": digest}})
-    with np.load(place.with_name(f"{place.name}.npz"), allow_pickle=False) as stored:
-        arrays = {key: stored[key] for key in stored.files}
+        require_whole(place.parent, {f"{place.name}.npz": digest})
+        try:
+            with np.load(place.with_name(f"{place.name}.npz"), allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+        except (ValueError, TypeError, MemoryError, OSError, zipfile.BadZipFile) as error:
+            raise DamagedError(f"{place.name}.npz holds no arrays that can be read ({error})") from error
     if set(arrays) != set(dims):
         differing = sorted(set(arrays) ^ set(dims))
         raise ResultError(f"{place.name}.npz does not hold the arrays of {file}, by {differing}; {REMEDY}")
@@ -246,7 +257,7 @@ def find_attached_file(result: Result, file: str, *, folder: Path | str | None =
     if expected is None:
         raise ResultError(f"result {result.name!r} has no attached file {file!r}")
     with _remedied():
-        require_whole(path.parent, {file: {"sha256": expected}})
+        require_whole(path.parent, {file: expected})
     return path
 
 
@@ -265,6 +276,24 @@ def work_folder(name: str, *, folder: Path | str | None = None) -> Path:
 
 def _folder(folder: Path | str | None) -> Path:
     return Path(folder) if folder is not None else find_results_folder()
+
+
+@contextlib.contextmanager
+def _writing_excluded(folder: Path, *, exclusive: bool = True) -> Iterator[None]:
+    """Within the block nobody else writes results into this folder: a second writer waits, and so does a reader.
+
+    The system knows of it, so nothing is left behind by a process that is killed; Windows has no such lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

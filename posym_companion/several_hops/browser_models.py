@@ -97,7 +97,7 @@ class BrowserModels:
 
 @contextlib.contextmanager
 def script_page(*scripts: Path) -> Iterator[Any]:
-    """An empty page of headless Chromium in which these scripts' functions can be called.
+    """Return an empty page of headless Chromium in which these scripts' functions can be called.
 
     Raises:
         RuntimeError: if Chromium or Playwright is not installed.
@@ -141,7 +141,7 @@ def measure(
 
 
 def train_in_browser(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.ndarray]:
-    """Toys trained in the browser with the settings of the grid."""
+    """Return toys trained in the browser with the settings of the grid."""
     grid = frequency_control.FrequencyControlSettings()
     angles = rope_angles(grid.dim, grid.base)[torch.tensor(setting.frequencies) - 1]
     sizes = {"length": grid.lengths[0], "symbols": 32, "attributes": grid.attributes, "repetition": grid.repetition}
@@ -160,7 +160,7 @@ def train_in_browser(setting: BrowserModels, *, progress: bool = False) -> dict[
 def ask_in_browser(
     model: Any, angles: Float[Tensor, " plane"], asked: list[tuple[Tensor, Tensor]], *, progress: bool = False
 ) -> dict[str, np.ndarray]:
-    """A trained model asked in the browser and in PyTorch: sequences of tokens with their right answers."""
+    """Return a trained model asked in the browser and in PyTorch: sequences of tokens with their right answers."""
     weights = {name: x.numpy() for name, x in model.named_parameters()}
     config = model.config
     described = {"layers": config.n_layer, "width": config.n_embd, "heads": config.n_head, "angles": angles.tolist()}
@@ -197,7 +197,7 @@ class FactsLoss(nn.Module):
 
 
 def answer_tokens(batch: FactsBatch) -> Int64[Tensor, "prompt question"]:
-    """The tokens of the attributes that are asked for."""
+    """Return the tokens of the attributes that are asked for."""
     return facts_task().first_attribute + batch.answer
 
 
@@ -266,7 +266,7 @@ def load_facts_model(*, folder: Path | str | None = None) -> Any:
 
 
 def full_size() -> list[BrowserModels]:
-    """All five tasks; there is no ``model`` to choose."""
+    """Return all five tasks; there is no ``model`` to choose."""
     return [BrowserModels(task=task) for task in (*TOYS, *HOPS, FACTS)]
 
 

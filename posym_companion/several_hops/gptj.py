@@ -38,7 +38,7 @@ def make_gptj(
     positions: int = 1024,
     seed: int = 0,
 ) -> Any:
-    """A ``GPTJForCausalLM`` with random weights, on the CPU, in training mode.
+    """Return a ``GPTJForCausalLM`` with random weights, on the CPU, in training mode.
 
     Embedding and read-out are not tied, and all dimensions of a head are rotated, in neighbouring pairs. The caller's
     random state is left alone.
@@ -83,9 +83,14 @@ def set_angles(model: Any, angles: Float[Tensor, " plane"], *, positions: int) -
         raise ValueError(f"angles must have shape [{planes}], one per plane of a head; got {tuple(angles.shape)}")
     phase = torch.arange(positions, dtype=torch.float64)[:, None] * angles.double().cpu()
     table = torch.cat([phase.sin(), phase.cos()], dim=1).float()
-    for block in model.transformer.h:
-        block.attn.embed_positions = table.to(model.device)
+    for module in find_tables(model):
+        module.embed_positions = table.to(model.device)
     model.config.n_positions = positions
+
+
+def find_tables(model: Any) -> list[nn.Module]:
+    """Return the modules that hold sines and cosines: one of the model, or before transformers 5.24 one a layer."""
+    return [module for module in model.modules() if hasattr(module, "embed_positions")]
 
 
 Attend = Callable[[int, Tensor, Tensor], Tensor]
@@ -98,9 +103,9 @@ def compute_answer_logits(
     factors: Float[Tensor, " factor"] | None = None,
     attend: Attend | None = None,
 ) -> Float[Tensor, "sequence vocabulary"]:
-    """Logits of the token that follows the last, by a forward pass that reads no number and copies none to a device.
+    """Return logits of the next token, by a forward pass that reads no number and copies none to a device.
 
-    It equals that of transformers, which serves as the measure of it in tests; a CUDA graph can hold it. Without
+    It equals that of transformers, which serves as the measure of it in tests. Without
     ``factors``, from :func:`draw_dropout`, nothing is dropped, whatever the model's mode. ``attend`` is called with
     (layer, attention ``[sequence head query key]``, values ``[sequence head token dim]``) and gives what heads say.
     """
@@ -116,6 +121,7 @@ def compute_answer_logits(
     def drop(x: Tensor) -> Tensor:
         return x if dropped is None else x * next(dropped).view(x.shape)
 
+    table = find_tables(model)[0].embed_positions[:length]
     future = torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
     x = drop(model.transformer.wte(tokens))
     for layer, block in enumerate(model.transformer.h):
@@ -124,9 +130,10 @@ def compute_answer_logits(
             project(read).unflatten(-1, (heads.num_attention_heads, -1)).transpose(1, 2)
             for project in (heads.q_proj, heads.k_proj, heads.v_proj)
         )
-        sine, cosine = heads.embed_positions[:length].to(read).chunk(2, dim=-1)
+        sine, cosine = table.to(read).chunk(2, dim=-1)
         turns = torch.complex(cosine, sine)
-        logits = rotate_neighbours(query, turns) @ rotate_neighbours(keys, turns).transpose(-1, -2) / heads.scale_attn
+        logits = rotate_neighbours(query, turns) @ rotate_neighbours(keys, turns).transpose(-1, -2)
+        logits = logits / query.shape[-1] ** 0.5
         weights = drop(logits.masked_fill(future, -torch.inf).softmax(-1))
         outputs = weights @ values if attend is None else attend(layer, weights, values)
         added = drop(heads.out_proj(outputs.transpose(1, 2).flatten(2)))
@@ -135,7 +142,8 @@ def compute_answer_logits(
 
 
 def draw_dropout(model: Any, shape: Sequence[int], seed: int) -> Float[Tensor, " factor"]:
-    """What :func:`compute_answer_logits` multiplies by for tokens of this shape: 0, or 1 over the share that is kept.
+    """Return what :func:`compute_answer_logits` multiplies by for tokens of this shape: 0, or 1 over the share that
+    is kept.
 
     On a CPU drawn place by place in the order in which transformers' layers draw: these are their numbers after
     ``torch.manual_seed(seed)``. A GPU has other numbers anyway and draws all at once. Empty for a model without
@@ -151,7 +159,7 @@ def draw_dropout(model: Any, shape: Sequence[int], seed: int) -> Float[Tensor, "
 
 
 def _dropped_shapes(model: Any, shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Of what dropout meets: embeddings, and in every layer attention and what its two halves add."""
+    """Return shapes of what dropout meets: embeddings, and in every layer attention and what its two halves add."""
     sequences, length = shape
     stream = (sequences, length, model.config.n_embd)
     return [stream, *[(sequences, model.config.n_head, length, length), stream, stream] * model.config.n_layer]
@@ -168,11 +176,6 @@ class AnswerLoss(nn.Module):
         super().__init__()
         self.model = model
 
-    @property
-    def members(self) -> tuple[AnswerLoss, ...]:
-        """Itself, as one of one."""
-        return (self,)
-
     def prepare(self, batch: tuple[Tensor, Tensor, int]) -> tuple[Tensor, Tensor, Tensor]:
         tokens, answer, seed = batch
         return tokens, answer, draw_dropout(self.model, tokens.shape, seed)
@@ -182,39 +185,6 @@ class AnswerLoss(nn.Module):
 
     def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, ""]:
         return self(*batch)
-
-
-class AnswerLosses(nn.Module):
-    """Several models of one kind that learn side by side, each from its own sequences and with its own dropout.
-
-    Batches are ``(tokens [model, sequence, token], answer [model, sequence], seeds)``. A step is that of every
-    :class:`AnswerLoss` alone up to rounding.
-
-    Args:
-        members: on the device of the training. Their weights become views of those that are trained, so each can be
-            asked at any time.
-    """
-
-    def __init__(self, members: Sequence[AnswerLoss]):
-        super().__init__()
-        self.members = tuple(members)
-        for name, _ in members[0].named_parameters():
-            together = torch.stack([member.get_parameter(name).detach() for member in members])
-            self.register_parameter(name.replace(".", "/"), nn.Parameter(together))
-            for member, own in zip(members, together, strict=True):
-                member.get_parameter(name).data = own
-
-    def prepare(self, batch: tuple[Tensor, Tensor, Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-        prepared = [member.prepare(rows) for member, rows in zip(self.members, zip(*batch, strict=True), strict=True)]
-        return batch[0], batch[1], torch.stack([factors for *_, factors in prepared])
-
-    def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, " model"]:
-        stacked: dict[str, Tensor] = {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
-
-        def loss(parameters: dict[str, Tensor], *own: Tensor) -> Tensor:
-            return torch.func.functional_call(self.members[0], parameters, own)
-
-        return torch.func.vmap(loss)(stacked, *batch)
 
 
 @torch.no_grad()
@@ -230,7 +200,7 @@ def mark_right_answers(
 
 
 def average_by_hops(x: Tensor, hops: Int64[Tensor, " sequence"], longest: int) -> Float[Tensor, "hop *rest"]:
-    """Mean of ``x`` ``[sequence, ...]`` over the sequences of 1, 2, ... ``longest`` hops; NaN where there is none."""
+    """Return mean of ``x`` ``[sequence, ...]`` over the sequences of 1 to ``longest`` hops; NaN where there is none."""
     return torch.stack([x[hops == number].double().mean(0) for number in range(1, longest + 1)])
 
 
@@ -243,7 +213,7 @@ def measure_accuracy_by_length(
     seed: int = 0,
     progress: bool = False,
 ) -> Float[Tensor, "length hop"]:
-    """Accuracy when the target window is lengthened in front of the effective one.
+    """Return accuracy when the target window is lengthened in front of the effective one.
 
     Urrutia et al. 2026b, figure 5B. What is added is of the window's kind and on no path.
     """
@@ -296,7 +266,7 @@ def run_with_edits(
 
 
 def average_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[LayerHead, Float[Tensor, "token dim"]]:
-    """What every head says on average at every position of these sequences."""
+    """Return what every head says on average at every position of these sequences."""
     means: dict[LayerHead, Tensor] = {}
 
     def keep(layer: int, _: Tensor, said: Tensor) -> None:

@@ -70,7 +70,7 @@ def answer_questions(
 
 
 def encode_candidates(tokenizer: Any, candidates: Sequence[str], text: str, chat: bool = False) -> list[list[int]]:
-    """Tokens of each candidate behind the text; with the end of the line where one of them begins another."""
+    """Return tokens of each candidate behind the text; with the end of the line where one of them begins another."""
     # Behind a text an answer follows a space; a chat model's turn starts with it.
     before, gap = ("", "") if chat else (text.splitlines()[-1], " ")
     opening = tokenizer(before, add_special_tokens=False)["input_ids"] if before else []
@@ -97,7 +97,7 @@ def _prompt_tokens(tokenizer: Any, text: str, chat: bool) -> list[int]:
 
 
 def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any) -> Float[Tensor, " candidate"]:
-    """Log-probability of each candidate behind the prompt whose last logits and cache are given."""
+    """Return log-probability of each candidate behind the prompt whose last logits and cache are given."""
     after: dict[tuple[int, ...], Tensor] = {(): logits[0, -1].log_softmax(-1)}
     # One pass over a beginning gives the next token's probabilities behind each of its own beginnings as well.
     needed = {tuple(ids[:-1]) for ids in candidates} - {()}
@@ -120,7 +120,7 @@ def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any)
 
 
 def _says(model: Any, tokenizer: Any, answer: str, logits: Tensor, cache: Any, longest: int) -> bool:
-    """Whether the first line of greedy decoding is the answer; decoding stops where it departs from it."""
+    """Return whether the first line of greedy decoding is the answer; decoding stops where it departs from it."""
     generation = getattr(model, "generation_config", None)
     stops = None if generation is None else generation.eos_token_id
     stops = set(stops) if isinstance(stops, (list, tuple)) else {stops}
@@ -141,7 +141,7 @@ def _says(model: Any, tokenizer: Any, answer: str, logits: Tensor, cache: Any, l
 
 
 def _common(rows: list[list[int]]) -> int:
-    """How many tokens all rows begin with."""
+    """Return how many tokens all rows begin with."""
     return next(
         (place for place, tokens in enumerate(zip(*rows, strict=False)) if len(set(tokens)) > 1), min(map(len, rows))
     )

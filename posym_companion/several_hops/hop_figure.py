@@ -21,6 +21,7 @@ import numpy as np
 from markupsafe import Markup
 
 from posym_companion.one_head import training_figure
+from posym_companion.several_hops.gptj import find_tables
 from posym_core.tasks import FactsTask
 from posym_figures import (
     Figure,
@@ -87,7 +88,7 @@ class HopModel:
         return self.task.name
 
     def description(self) -> dict[str, Any]:
-        """All but the weights, for the page.
+        """Return all but the weights, for the page.
 
         Raises:
             ValueError: if the task is unknown, or weights, angles and example do not fit it.
@@ -122,7 +123,7 @@ class HopModel:
         }
 
     def first(self, layers: int) -> dict[str, Any] | None:
-        """Attention on the example and the three likeliest answers, for the page; None if they are not given.
+        """Return attention on the example and the three likeliest answers, for the page; None if they are not given.
 
         Raises:
             ValueError: if their shapes do not fit ``layers``, the example and the task.
@@ -161,14 +162,14 @@ class HopsFigure(LiveFigure):
         return {model.name: encode_parcels(model.weights) for model in self.models}
 
     def answer(self, asked: Any) -> dict[str, Any] | None:
-        """The message with the parcel that a widget asks for; ``None`` for any other message."""
+        """Return the message with the parcel that a widget asks for; ``None`` for any other message."""
         if not isinstance(asked, dict) or asked.get("wanted") != "parcel":
             return None
         name, place = asked["name"], asked["place"]
         return {"parcel": f"{name}/{place}", "text": self.parcels[name][place]}
 
     def widget(self) -> AskingWidget:
-        """A new widget of this figure, whose weights come from the kernel when the reader asks for them.
+        """Return a new widget of this figure, whose weights come from the kernel when the reader asks for them.
 
         Raises:
             ImportError: if anywidget is not installed.
@@ -180,7 +181,7 @@ class HopsFigure(LiveFigure):
 
 
 def parcel_layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
-    """Names and shapes of the tensors of every parcel: what belongs to no layer, then layer by layer.
+    """Return names and shapes of the tensors of every parcel: what belongs to no layer, then layer by layer.
 
     >>> parcel_layout({"transformer.h.0.b": np.ones(2), "lm_head.bias": np.ones((3,))})
     [[['lm_head.bias', [3]]], [['transformer.h.0.b', [2]]]]
@@ -193,7 +194,7 @@ def parcel_layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
 
 
 def encode_parcels(weights: Mapping[str, Any]) -> list[str]:
-    """The parcels of a model: base64 of its arrays in half precision, little-endian, in the order of
+    """Return the parcels of a model: base64 of its arrays in half precision, little-endian, in the order of
     :func:`parcel_layout`.
 
     Raises:
@@ -284,7 +285,7 @@ def facts_figure(model: Any, *, facts: Sequence[tuple[str, str]], ask: str, capt
         raise ValueError(f"the task has {task.vocabulary} tokens, but the model embeds {model.config.vocab_size}")
     if not 2 <= len(facts) <= task.facts or not all(name in NAMES and colour in COLOURS for name, colour in facts):
         raise ValueError(f"facts must be 2 to {task.facts} pairs of one of NAMES and one of COLOURS; got {list(facts)}")
-    sine, cosine = model.transformer.h[0].attn.embed_positions[1].double().chunk(2)
+    sine, cosine = find_tables(model)[0].embed_positions[1].double().chunk(2)
     weights = {name: x.detach().numpy() for name, x in model.named_parameters()}
     layouts = parcel_layout(weights)
     sizes = {"layers": len(layouts) - 1, "width": model.config.n_embd, "heads": model.config.n_head}
@@ -310,7 +311,7 @@ def facts_figure(model: Any, *, facts: Sequence[tuple[str, str]], ask: str, capt
 
 
 def list_parcels(html: str) -> list[tuple[str, str, str]]:
-    """Name, source and address of every model whose parcels a page asks for."""
+    """Return name, source and address of every model whose parcels a page asks for."""
     parcels = re.findall(r'class="posym-hops-data">(.*?)</script>', html, re.DOTALL)
     return [
         (name, model["source"], data["address"])

@@ -55,14 +55,14 @@ class HopLength:
 
 
 def full_size() -> list[HopLength]:
-    """All models of the full-size run; there is no ``model`` to choose."""
+    """Return all models of the full-size run; there is no ``model`` to choose."""
     return [HopLength(model=setting.name) for setting in multihop.full_size()]
 
 
 def measure(
     model: Any, trained: MultihopSettings, setting: HopLength, *, progress: bool = False
 ) -> dict[str, np.ndarray]:
-    """Accuracy and attention at every length.
+    """Return accuracy and attention at every length.
 
     Returns:
         ``lengths``; ``accuracy [length, hop]``; ``onward [length, layer, head]``, mean attention from stations to
@@ -107,7 +107,7 @@ def predict_onward_attention(
     window: int,
     extra: int,
 ) -> Float[Tensor, "layer head"]:
-    """Attention to the next station that planes alone foretell when letters are added in front.
+    """Return attention to the next station that planes alone foretell when letters are added in front.
 
     The logits of the tokens that are there stay what they are, since rotary encodings see distances only. Those of the
     tokens added are taken to be those of an average key of the target window, turned back to where they stand. Exact
@@ -140,7 +140,7 @@ def logit_profile(
     window: int,
     distances: int = DISTANCES,
 ) -> Float[Tensor, "layer head distance"]:
-    """How an average letter would draw a station's query, at so many places before the one it points to.
+    """Return how an average letter would draw a station's query, at so many places before the one it points to.
 
     Logits relative to that of the same letter at the target, averaged over stations: 0 at distance 0, and near 0 again
     where the planes in use come full circle, which is where a letter too far away to have been seen in training draws
@@ -161,20 +161,20 @@ def logit_profile(
 
 
 def _mean_key(captured: CapturedLayers, angles: Tensor, window: int) -> Float[Tensor, "layer head dim"]:
-    """Mean key of the target window's tokens before rotation, on the CPU."""
+    """Return mean key of the target window's tokens before rotation, on the CPU."""
     seen = torch.arange(window)
     return rotate_unchecked(captured.keys[..., :window, :].double().cpu(), -seen, angles, "neighbours").mean((1, 3))
 
 
 def _station_queries(captured: CapturedLayers, path: Tensor) -> Float[Tensor, "layer sequence head station dim"]:
-    """Queries of the stations that ask, the first token's behind the end of a path."""
+    """Return queries of the stations that ask, the first token's behind the end of a path."""
     here = path[:, :-1].clamp_min(0).to(captured.query.device)
     place = here[None, :, None, :, None]
     return captured.query.gather(-2, place.expand(*captured.query.shape[:3], -1, captured.query.shape[-1]))
 
 
 def _station_rows(captured: CapturedLayers, path: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention of stations ``[layer, sequence, station, head, key]``, and where each points, on its device."""
+    """Return attention of stations ``[layer, sequence, station, head, key]``, and where each points, on its device."""
     here = path[:, :-1].clamp_min(0).to(captured.query.device)
     logits = _station_queries(captured, path) @ captured.keys.transpose(-1, -2) * captured.scale
     future = torch.arange(captured.keys.shape[-2], device=here.device) > here[..., None]
@@ -184,7 +184,7 @@ def _station_rows(captured: CapturedLayers, path: Tensor) -> tuple[Tensor, Tenso
 
 EXPERIMENT = Experiment(
     settings=full_size,
-    small={"model": multihop.small_model, "lengths": LENGTHS[:6], "sequences": 80, "watched": 8},
+    small={"model": multihop.small_model, "lengths": (17, 36, 52, 64, 128), "sequences": 80, "watched": 8},
     measure=measure,
     dims=DIMS,
     load=load_weights,

@@ -58,14 +58,14 @@ class HopMechanism:
 
 
 def full_size() -> list[HopMechanism]:
-    """All models of the full-size run; there is no ``model`` to choose."""
+    """Return all models of the full-size run; there is no ``model`` to choose."""
     return [HopMechanism(model=setting.name) for setting in multihop.paper_size()]
 
 
 def measure(
     model: Any, trained: MultihopSettings, setting: HopMechanism, *, progress: bool = False
 ) -> dict[str, np.ndarray]:
-    """What heads do and what they are needed for.
+    """Return what heads do and what they are needed for.
 
     Returns:
         ``accuracy [hop]``; ``hits [layer, head, candidate]`` of
@@ -113,7 +113,7 @@ def measure(
 
 
 def flow(attention: Tensor, batch: MultihopBatch, longest: int) -> Tensor:
-    """Mean attention ``[hop, layer, head, station, place]`` between the places of a path.
+    """Return mean attention ``[hop, layer, head, station, place]`` between the places of a path.
 
     Places are the query, the stations, the answer, and everything else together; NaN where a path is shorter.
     """
@@ -149,7 +149,7 @@ def _remove(
 def _planes(
     layers: CapturedLayers, batch: MultihopBatch, trained: MultihopSettings, kept: int
 ) -> dict[str, np.ndarray]:
-    """Queries and keys of the plane of largest use at the last token, before rotation."""
+    """Return queries and keys of the plane of largest use at the last token, before rotation."""
     angles = trained.angles
     options = {"scale": layers.scale, "pairing": "neighbours"}
     use = frequency_use(layers.query[..., -1, :], layers.keys, angles, **options).float().mean(1)

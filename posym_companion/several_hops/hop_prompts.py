@@ -74,12 +74,12 @@ class HopPrompts:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[HopPrompts]:
-    """Both tasks at ten lengths, five runs."""
+    """Return both tasks at ten lengths, five runs."""
     return [HopPrompts(model=model)]
 
 
 def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of one setting; tasks are in the order of ``HOP_TASKS``: number, letter.
+    """Return all arrays of one setting; tasks are in the order of ``HOP_TASKS``: number, letter.
 
     Returns:
         ``lengths`` ``[length]``; ``exact``, ``choice``, ``log_probability`` and ``alternatives``

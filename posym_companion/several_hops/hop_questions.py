@@ -54,7 +54,7 @@ class HopQuestion:
 
 
 def count_window(length: int) -> int:
-    """Items of the target window in a sequence of so many: half of them; the query and the others follow.
+    """Return items of the target window in a sequence of so many: half of them; the query and the others follow.
 
     >>> count_window(12), count_window(17)
     (6, 8)
@@ -117,7 +117,7 @@ def write_hop_text(task: HopTask, question: HopQuestion, examples: Sequence[HopQ
 def screen_accuracy(
     correct: Bool[np.ndarray, "*batch length question"] | Float[np.ndarray, "*batch length question"],
 ) -> Float[np.ndarray, "*batch length"]:
-    """Accuracy over the questions that are answered at the shortest length, which comes first.
+    """Return accuracy over the questions that are answered at the shortest length, which comes first.
 
     NaN marks what was not asked, and comes back where nothing that was kept has been asked. The first length is 1 by
     construction and says nothing; and a model that guesses passes some questions by luck, so that chance is the same

@@ -48,7 +48,7 @@ class CapturedLayers:
     scale: float
 
     def attention(self, sequences: slice | Tensor = slice(None)) -> Float[Tensor, "sequence layer head query key"]:
-        """Causal attention of all tokens of some sequences."""
+        """Return causal attention of all tokens of some sequences."""
         logits = self.query[:, sequences] @ self.keys[:, sequences].transpose(-1, -2) * self.scale
         future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).triu(1)
         return logits.masked_fill(future, -torch.inf).softmax(-1).transpose(0, 1)
@@ -63,7 +63,7 @@ def capture_layers(
         ValueError: if layers differ in shape or scale, or share keys among heads.
     """
     calls: list[AttentionInputs] = []
-    forward_with_hook(model, tokens, calls.append, rows=None, route=route, keep=True)
+    forward_with_hook(model, tokens, calls.append, rows=None, route=route)
     first = calls[0]
     if any(call.keys.shape != first.query.shape or abs(call.scale / first.scale - 1) > 1e-5 for call in calls):
         raise ValueError(
@@ -130,12 +130,12 @@ def station_scores(
 
 
 def stations_that_ask(path: Int64[Tensor, "sequence reached"]) -> Bool[Tensor, "sequence station"]:
-    """Which entries of a path are queries: those that another follows."""
+    """Return which entries of a path are queries: those that another follows."""
     return path[:, 1:] >= 0
 
 
 def summary(scores: StationScores, hops: Int64[Tensor, " sequence"], *, longest: int) -> dict[str, Tensor]:
-    """Means over the sequences of each number of hops.
+    """Return means over the sequences of each number of hops.
 
     Returns:
         ``positional``, ``symbolic``, ``entropy``, ``onward`` ``[hop, station, layer, head]``, NaN where a path has no

@@ -2,8 +2,7 @@
 
 Small models of the paper's kind, trained alike but for one thing at a time: heads a layer, base, share of rotating
 planes (p-RoPE), scale of all angles (position interpolation), or letters in front of the window while training. One
-result for every change, with all its seeds: on a CPU one after another, on a GPU side by side where lengths allow it;
-what was killed resumes.
+result for every change, with all its seeds, one after another; what was killed resumes.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import numpy as np
 from posym_companion.experiments import Experiment
 from posym_companion.several_hops import hop_length
 from posym_companion.several_hops.hop_scores import capture_layers
-from posym_companion.several_hops.multihop import TEST, MultihopSettings, TrainedModel, train_together
+from posym_companion.several_hops.multihop import TEST, MultihopSettings, train_model
 from posym_companion.several_hops.programs import agreement
-from posym_core.store import choose_device
 
 # Every change, by the task and the name of its result.
 VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
@@ -84,7 +82,7 @@ class HopVariant:
         return f"hop_variants/{self.task}_{self.change}"
 
     def settings(self, seed: int) -> MultihopSettings:
-        """Of one model."""
+        """Return those of one model."""
         changed = VARIANTS[self.task, self.change]
         return MultihopSettings.small(
             task=self.task,  # pyright: ignore[reportArgumentType]
@@ -96,7 +94,7 @@ class HopVariant:
 
 
 def full_size() -> list[HopVariant]:
-    """All changes; there is no ``model`` to choose."""
+    """Return all changes; there is no ``model`` to choose."""
     return [
         HopVariant(task=task, change=change, seeds=(0, 1, 2) if (task, change) in NECESSITY else SEEDS)
         for task, change in VARIANTS
@@ -116,13 +114,9 @@ def measure(
         [length, layer, head]`` of :func:`posym_companion.several_hops.hop_length.measure`. And ``lengths``.
     """
     runs: list[dict[str, np.ndarray]] = []
-    each = [setting.settings(seed) for seed in setting.seeds]
-    together = choose_device(device).type == "cuda" and not each[0].extra
-    learned: list[TrainedModel] = []
-    for group in [each] if together else [[one] for one in each]:
-        checkpoint = work / f"{group[0].seed}.safetensors" if work is not None else None
-        learned += train_together(group, device=device, checkpoint=checkpoint, progress=progress)
-    for settings, trained in zip(each, learned, strict=True):
+    for seed in setting.seeds:
+        settings, checkpoint = setting.settings(seed), work / f"{seed}.safetensors" if work is not None else None
+        trained = train_model(settings, device=device, checkpoint=checkpoint, progress=progress)
         arrays = trained.arrays
         solved = (arrays["look_accuracy"] > 0.95).all(1)
         batch = settings.sample(400, TEST)

@@ -10,8 +10,8 @@ a setting, with the final weights beside it in half precision.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +22,8 @@ from torch import Tensor
 
 from posym_companion.experiments import Experiment, RunOutput
 from posym_companion.results import find_attached_file, load_result
-from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, average_by_hops, make_gptj, mark_right_answers
+from posym_companion.several_hops.gptj import AnswerLoss, average_by_hops, make_gptj, mark_right_answers
 from posym_companion.several_hops.hop_scores import capture_layers, station_scores, summary
-from posym_core._checks import require_counts
 from posym_core.metrics import rope_angles
 from posym_core.models import LinearSettings, make_generators, train
 from posym_core.store import choose_device
@@ -114,27 +113,11 @@ class MultihopSettings:
     variant: str = ""
 
     def __post_init__(self):
-        if self.task not in TASKS:
-            raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}; got {self.task!r}")
-        for name in ("validation", "test", "look", "monitored", "checkpoint_every", "look_every", "save_every"):
-            require_counts(**{name: (getattr(self, name), 1)})
-        if self.train < self.batch:
-            raise ValueError(f"train={self.train} sequences do not fill one batch of {self.batch}; pass more")
-        if not 0 <= self.rotated <= 1:
-            raise ValueError(f"rotated is a share of the planes, from 0 to 1; got {self.rotated}")
-        if not self.scale > 0:
-            raise ValueError(f"scale is a factor of the angles and must be above 0; got {self.scale}")
-        require_counts(extra=(self.extra, 0))
         if self.checkpoint_every % self.look_every:
             raise ValueError(
                 f"checkpoints are looks, but every {self.look_every} steps there is a look and every "
                 f"{self.checkpoint_every} a checkpoint; pass a multiple"
             )
-
-    @classmethod
-    def full(cls, *, task: Literal["number", "letter"] = "number", seed: int = 0, **options: Any) -> MultihopSettings:
-        """The size of the paper."""
-        return cls(task=task, seed=seed, **options)
 
     @classmethod
     def small(cls, *, task: Literal["number", "letter"] = "number", seed: int = 0, **options: Any) -> MultihopSettings:
@@ -156,14 +139,7 @@ class MultihopSettings:
 
     @classmethod
     def stored(cls, settings: Mapping[str, Any]) -> MultihopSettings:
-        """The settings that a result was made with; what it does not say had its default of today.
-
-        Raises:
-            ValueError: if the settings are of something else.
-        """
-        named = {field.name for field in fields(cls)}
-        if different := set(settings) - named or {"task", "hops", "layers"} - set(settings):
-            raise ValueError(f"these are no settings of a multi-hop model; they differ in {sorted(different)}")
+        """Return the settings that a result was made with; what it does not say had its default of today."""
         options: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in settings.items()}
         return cls(**options)
 
@@ -233,7 +209,7 @@ SEEDS = (0, 1, 2, 3, 4)
 # left out, since they weigh 5 MB a model.
 WEIGHTS_KEPT = 0
 # Beside the paper: what Number learns when sequences of 17 to 64 tokens are trained on.
-IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
+IN_FRONT = MultihopSettings(variant="extra47", extra=47)
 
 
 class Watch:
@@ -243,19 +219,19 @@ class Watch:
     at the last checkpoint decides about the next, so a resumed run tells it through :meth:`restore`.
     """
 
-    def __init__(self, settings: MultihopSettings, device: torch.device, report: Callable[[str], None] | None):
-        self.settings, self.device, self.report = settings, device, report
+    def __init__(self, settings: MultihopSettings, device: torch.device):
+        self.settings, self.device = settings, device
         self.validation = settings.sample(settings.validation, VALIDATION)
         self.monitored = settings.sample(settings.monitored * settings.hops, MONITOR)
         self.last: Tensor | None = None
-        self.before = time.perf_counter(), 0
+        self.before = time.perf_counter()
 
     def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
         """Go on where these observations end."""
         at = int(observations["checkpoint_step"][-1])
         looks = [int(step) for step in observations["look_step"]]
         self.last = observations["look_accuracy"][looks.index(at)]
-        self.before = time.perf_counter(), looks[-1]
+        self.before = time.perf_counter()
 
     def __call__(self, step: int, trained: AnswerLoss) -> dict[str, Tensor] | None:
         settings = self.settings
@@ -263,21 +239,18 @@ class Watch:
             return None
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        began, steps = time.perf_counter() - self.before[0], step - self.before[1]
+        seconds = time.perf_counter() - self.before
         model = trained.model.eval()
         seen = slice(min(settings.look, settings.validation))
         right = mark_right_answers(model, self.validation.tokens[seen], self.validation.answer[seen])
         accuracy = average_by_hops(right, self.validation.hops[seen], settings.hops)
-        arrays = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
+        arrays = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(seconds)}
         turned = self.last is None or bool(((accuracy - self.last).abs() > settings.turn).any())
         if turned or step % settings.checkpoint_every == 0 or step == settings.steps:
             self.last = accuracy
             arrays |= {"checkpoint_step": torch.tensor(step), **self.checkpoint(model)}
-            if self.report is not None:
-                shown = " ".join(f"{value:.2f}" for value in arrays["accuracy"].tolist())
-                self.report(f"{settings.name}, step {step}: accuracy by hops {shown}, {steps / began:.1f} steps/s")
         trained.model.train()
-        self.before = time.perf_counter(), step
+        self.before = time.perf_counter()
         return arrays
 
     def checkpoint(self, model: Any) -> dict[str, Tensor]:
@@ -321,91 +294,37 @@ class TrainedModel:
     arrays: dict[str, np.ndarray]
 
 
-class Watches:
-    """A watch over each of several models that learn side by side; names of what is seen begin with the number."""
-
-    def __init__(self, watches: Sequence[Watch]):
-        self.watches = watches
-
-    def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
-        for number, watch in enumerate(self.watches):
-            watch.restore(self.of(number, observations))
-
-    def __call__(self, step: int, trained: AnswerLoss | AnswerLosses) -> dict[str, Tensor] | None:
-        found = {}
-        for number, (watch, member) in enumerate(zip(self.watches, trained.members, strict=True)):
-            for name, x in (watch(step, member) or {}).items():
-                found[f"{number}/{name}"] = x / len(self.watches) if name == "training_seconds" else x
-        for watch in self.watches if found else ():
-            watch.before = time.perf_counter(), step  # what is scored after it is no training
-        return found or None
-
-    @staticmethod
-    def of(number: int, observations: Mapping[str, Any]) -> dict[str, Any]:
-        """What was seen of one model."""
-        start = f"{number}/"
-        return {name.removeprefix(start): x for name, x in observations.items() if name.startswith(start)}
-
-
-def train_model(settings: MultihopSettings, **options: Any) -> TrainedModel:
-    """Train one model and watch its heads; takes what :func:`train_together` takes."""
-    return train_together([settings], **options)[0]
-
-
-def train_together(
-    settings: Sequence[MultihopSettings],
+def train_model(
+    settings: MultihopSettings,
     *,
     device: str = "auto",
     checkpoint: Path | str | None = None,
     progress: bool = True,
-    report: Callable[[str], None] | None = None,
-) -> list[TrainedModel]:
-    """Train models that differ by their seed alone side by side, and watch their heads.
+) -> TrainedModel:
+    """Train one model and watch its heads."""
+    chosen, task = choose_device(device), settings.make_task()
+    watch, loss = Watch(settings, chosen), AnswerLoss(settings.make_model().to(chosen))
 
-    Every model starts from the weights, sees the sequences and drops what it would alone, so it is the model that it
-    would be alone up to rounding. A GPU makes a step as one CUDA graph and is hardly slower for a few models than for
-    one; a CPU gains nothing.
-    """
-    first = settings[0]
-    if unlike := [one.name for one in settings[1:] if replace(one, seed=first.seed) != first]:
-        raise ValueError(f"models trained together differ by their seed alone; train apart from {first.name}: {unlike}")
-    if len(settings) > 1 and first.extra:
-        raise ValueError(f"extra={first.extra} draws another length for each model; train them one after another")
-    chosen, task = choose_device(device), first.make_task()
-    watches = [Watch(one, chosen, report) for one in settings]
-    losses = [AnswerLoss(one.make_model().to(chosen)) for one in settings]
-    alone = len(losses) == 1
-
-    def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[Any, ...]:
-        drawn = []
-        for data, noise in zip(generators[::2], generators[1::2], strict=True):
-            # Without extra tokens nothing is drawn for them, as if there were no such setting.
-            extra = first.extra and int(torch.randint(first.extra + 1, (), generator=data))
-            batch = task.sample(count, generator=data, extra=extra)
-            drawn.append((batch.tokens, batch.answer, int(torch.randint(2**62, (), generator=noise))))
-        if alone:
-            return drawn[0]
-        tokens, answer, seeds = zip(*drawn, strict=True)
-        return torch.stack(tokens), torch.stack(answer), seeds
+    def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor, int]:
+        data, noise = generators
+        # Without extra tokens nothing is drawn for them, as if there were no such setting.
+        extra = settings.extra and int(torch.randint(settings.extra + 1, (), generator=data))
+        batch = task.sample(count, generator=data, extra=extra)
+        return batch.tokens, batch.answer, int(torch.randint(2**62, (), generator=noise))
 
     history = train(
-        losses[0] if alone else AnswerLosses(losses),
+        loss,
         draw,
-        generators=[one.generator(purpose) for one in settings for purpose in (TRAINING, NOISE)],
-        settings=first.training,
-        observe=Watches(watches),
+        generators=[settings.generator(purpose) for purpose in (TRAINING, NOISE)],
+        settings=settings.training,
+        observe=watch,
         checkpoint=checkpoint,
-        checkpoint_every=first.save_every,
-        identity={"models": [asdict(one) for one in settings]},
-        graph=True,
+        checkpoint_every=settings.save_every,
+        identity=asdict(settings),
         progress=progress,
-        label=first.name,
+        label=settings.name,
     )
-    records = history.losses.view(-1, len(settings)).unbind(1)
-    return [
-        _finished(watch, loss.model, Watches.of(number, history.observations), record)
-        for number, (watch, loss, record) in enumerate(zip(watches, losses, records, strict=True))
-    ]
+    return _finished(watch, loss.model, history.observations, history.losses.flatten())
 
 
 def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], losses: Tensor) -> TrainedModel:
@@ -425,7 +344,7 @@ def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], loss
 
 def paper_size() -> list[MultihopSettings]:
     """Both tasks as in the paper, with five seeds each."""
-    return [MultihopSettings.full(task=task, seed=seed) for seed in SEEDS for task in ("number", "letter")]
+    return [MultihopSettings(task=task, seed=seed) for seed in SEEDS for task in ("number", "letter")]
 
 
 def full_size() -> list[MultihopSettings]:
@@ -448,11 +367,9 @@ def measure(
 ) -> RunOutput:
     """Train a model: the arrays of :class:`TrainedModel`, and its weights in half precision as ``.safetensors``."""
     from safetensors.torch import save
-    from tqdm import tqdm
 
     checkpoint = work / "training.safetensors" if work is not None else None
-    report = tqdm.write if progress else None
-    trained = train_model(setting, device=device, checkpoint=checkpoint, progress=progress, report=report)
+    trained = train_model(setting, device=device, checkpoint=checkpoint, progress=progress)
     weights = {name: x.detach().half().cpu().contiguous() for name, x in trained.model.named_parameters()}
     return RunOutput(
         arrays=trained.arrays,
@@ -469,7 +386,6 @@ def load_weights(name: str, *, folder: Path | str | None = None, device: str = "
 
     Raises:
         ResultError: if result or weights are missing or altered.
-        ValueError: if the result is of another experiment.
     """
     from safetensors.torch import load_file
 

@@ -14,7 +14,7 @@ from posym_core.tasks import LetterTask, MultihopBatch, NumberTask, split_letter
 
 
 def find_possible_answers(batch: MultihopBatch, task: NumberTask | LetterTask) -> Bool[Tensor, "sequence place"]:
-    """Tokens of the window that could be the answer as far as counting tells."""
+    """Return tokens of the window that could be the answer as far as counting tells."""
     window = batch.tokens[:, : _window(batch, task)]
     if isinstance(task, NumberTask):
         return (window[:, :, None] == window[:, None]).sum(-1) == 1

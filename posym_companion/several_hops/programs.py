@@ -38,7 +38,7 @@ class Candidates:
     asks: Bool[Tensor, "sequence token"]
 
     def attention(self, name: str) -> Float[Tensor, "sequence token token"]:
-        """The program as an attention matrix; a token without a target looks at itself."""
+        """Return the program as an attention matrix; a token without a target looks at itself."""
         if name not in self.names:
             raise ValueError(f"the candidates are {', '.join(map(repr, self.names))}; got {name!r}")
         target = self.target[self.names.index(name)]
@@ -75,7 +75,7 @@ class Agreement:
     hits: Float[Tensor, "layer head candidate"]
 
     def function(self, layer: int, head: int) -> tuple[str, float]:
-        """The candidate with most hits and its share, ``"none"`` where that is no more than half."""
+        """Return the candidate with most hits and its share, ``"none"`` where that is no more than half."""
         best = int(self.hits[layer, head].nan_to_num(0).argmax())
         share = float(self.hits[layer, head, best])
         return (self.names[best] if share > AGREES else NONE), share

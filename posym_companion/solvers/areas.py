@@ -69,7 +69,7 @@ def _areas(
     one: Float[np.ndarray, "draw chosen"],
     other: Float[np.ndarray, "draw other"],
 ) -> Float[np.ndarray, " draw"]:
-    """The area of every draw, in which each head counts so many times; NaN for a draw without heads on one side."""
+    """Return the area of every draw, in which each head counts so many times; NaN without heads on one side."""
     wins = (first[:, None] > second) + 0.5 * (first[:, None] == second)
     pairs = one.sum(1) * other.sum(1)
     return ((one @ wins) * other).sum(1) / np.where(pairs > 0, pairs, np.nan)

@@ -72,12 +72,12 @@ class HeadRankings(PromptSetting):
 
 
 def full_size() -> list[HeadRankings]:
-    """All models; there is no ``model`` to choose."""
+    """Return all models; there is no ``model`` to choose."""
     return [replace(HeadRankings(model=name), squares=12 if name in SOLVERS else 4) for name in ranked_names()]
 
 
 def small(setting: HeadRankings | None = None) -> HeadRankings:
-    """A size for trying out; of an ensemble its small one."""
+    """Return a size for trying out; of an ensemble its small one."""
     setting = setting or HeadRankings()
     if setting.model in SOLVERS:
         names = list(SOLVERS)
@@ -120,7 +120,7 @@ def measure(model: Any, tokenizer: Any, setting: HeadRankings, *, progress: bool
 def score_need(
     predictors: Mapping[str, Float[np.ndarray, "layer head"]], question: Question
 ) -> dict[str, Float[np.ndarray, "layer head"]]:
-    """What each order but those of chance goes by, the higher the more needed.
+    """Return what each order but those of chance goes by, the higher the more needed.
 
     Who is to answer *binding* needs heads that are symbolic, read the symbol and use slow planes, says the theory; who
     is to answer *index* needs positional ones, that read where a key stands or was computed, and fast planes.
@@ -144,7 +144,7 @@ def score_need(
 def list_orders(
     predictors: Mapping[str, Float[np.ndarray, "layer head"]], question: Question, *, seed: int
 ) -> dict[str, Int[np.ndarray, " rank"]]:
-    """All orders of one model's heads for one question, by :data:`ORDERS`.
+    """Return all orders of one model's heads for one question, by :data:`ORDERS`.
 
     Heads that tie stand in one random order, the same for all orders; those without a number stand last. *Within
     thirds* of the layers takes the first of each third, deepest first, then the second of each, and so on, so that such
@@ -164,14 +164,14 @@ def list_orders(
 
 
 def rank_heads(x: Float[np.ndarray, " head"], ties: Int[np.ndarray, " head"]) -> Int[np.ndarray, " rank"]:
-    """Heads with the highest first; equal ones as in ``ties``, undefined ones last."""
+    """Return heads with the highest first; equal ones as in ``ties``, undefined ones last."""
     place = np.empty(len(x), dtype=int)
     place[ties] = np.arange(len(x))
     return np.lexsort((place, -np.nan_to_num(x, nan=-np.inf)))
 
 
 def interleave(order: Int[np.ndarray, " rank"], group: Int[np.ndarray, " head"]) -> Int[np.ndarray, " rank"]:
-    """The first of each group, the last group's before; then the second of each, until all are taken."""
+    """Return the first of each group, the last group's before; then the second of each, until all are taken."""
     turn = np.empty(len(order), dtype=int)
     for number in np.unique(group):
         members = order[group[order] == number]

@@ -79,7 +79,7 @@ class HeadRemoval:
 
 
 def full_size() -> list[HeadRemoval]:
-    """All models that may be ranked; there is no ``model`` to choose."""
+    """Return all models that may be ranked; there is no ``model`` to choose."""
     return [setting for name in ranked_names() for setting in list_settings(name)]
 
 
@@ -91,7 +91,7 @@ def list_settings(name: str) -> list[HeadRemoval]:
 
 
 def small(setting: HeadRemoval | None = None) -> HeadRemoval:
-    """A size for trying out, of the small rankings."""
+    """Return a size for trying out, of the small rankings."""
     setting = setting or HeadRemoval()
     model = _small_ranking(setting.model).model
     return replace(setting, model=model, facts=4, lists=2, prompts=12)
@@ -152,7 +152,7 @@ def measure(
 
 
 def list_counts(heads: int, *, coarse: bool = False) -> list[int]:
-    """Powers of two, or twice those of four, up to half of the heads.
+    """Return powers of two, or twice those of four, up to half of the heads.
 
     >>> list_counts(72), list_counts(72, coarse=True)
     ([1, 2, 4, 8, 16, 32], [2, 8, 32])
@@ -172,7 +172,7 @@ Answers = Callable[[Bool[np.ndarray, "member question head"]], Bool[np.ndarray, 
 
 
 def language_answers(model: Any, tokenizer: Any, setting: HeadRemoval, heads: Sequence[int]) -> Answers:
-    """What a language model answers when some heads are replaced by their mean output on other prompts of the same
+    """Return a language model's answers when heads are replaced by their mean output on other prompts of the same
     wording.
 
     Every fact of a list is asked about, and the model reads the list once for all its questions.
@@ -201,7 +201,7 @@ def language_answers(model: Any, tokenizer: Any, setting: HeadRemoval, heads: Se
 def decoder_answers(
     model: DecoderEnsemble, setting: HeadRemoval, questions: Sequence[Any], heads: Sequence[int]
 ) -> Answers:
-    """The same of an ensemble, whose members lose each their own heads."""
+    """Return the same of an ensemble, whose members lose each their own heads."""
     batches = [draw_questions(model, question, setting.prompts, TESTING) for question in questions]
     others = [draw_questions(model, question, setting.prompts, ANSWERING) for question in questions]
     means = [[read.mean((2, 4), keepdim=True) for read in decoder_outputs(model, batch)] for batch in others]
@@ -220,7 +220,7 @@ def decoder_answers(
 def answers_without_heads(
     model: DecoderEnsemble, batch: FactsBatch, means: Sequence[Tensor], gone: Bool[Tensor, "seed layer head"]
 ) -> Bool[Tensor, "seed prompt"]:
-    """Whether members without some heads are right; they say ``means``, ``[seed, 1, 1, head, 1, dim]`` a layer."""
+    """Return whether members without some heads are right; they say ``means``, ``[seed, 1, 1, head, 1, dim]``."""
 
     def edit(layer: int, read: Float[Tensor, "seed variant prompt head token dim"]) -> Tensor:
         chosen = gone[:, layer].to(read.device)[:, None, None, :, None, None]

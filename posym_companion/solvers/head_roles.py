@@ -30,7 +30,7 @@ def mark_members_right(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tenso
 def record_members_outputs(
     model: DecoderEnsemble, batch: FactsBatch
 ) -> list[Float[Tensor, "seed variant prompt head token dim"]]:
-    """What every layer's heads read, before the output map."""
+    """Return what every layer's heads read, before the output map."""
     outputs: list[Tensor] = []
 
     def keep(layer: int, read: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def record_members_outputs(
 
 @torch.no_grad()
 def mean_ablation(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant layer head"]:
-    """Accuracy with one head at a time replaced, at every token, by its mean over the prompts."""
+    """Return accuracy with one head at a time replaced, at every token, by its mean over the prompts."""
     means = [read.mean(2, keepdim=True) for read in record_members_outputs(model, batch)]
     rows = []
     for layer, head in _heads(model):
@@ -54,7 +54,8 @@ def mean_ablation(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "s
 
 @torch.no_grad()
 def patching(model: DecoderEnsemble, batch: FactsBatch, other: FactsBatch) -> Float[Tensor, "seed variant layer head"]:
-    """How much of the answer a head carries: the part of the preference that comes along when it alone is patched.
+    """Return how much of the answer a head carries: the part of the preference that comes along when it alone is
+    patched.
 
     The preference is the score of ``other``'s answer minus that of ``batch``'s. What it gains when a head reads as on
     ``other``'s prompts, over what it gains on ``other``'s prompts themselves; both are summed over prompts first.
@@ -78,7 +79,7 @@ def patching(model: DecoderEnsemble, batch: FactsBatch, other: FactsBatch) -> Fl
 
 
 def with_other_answers(model: DecoderEnsemble, batch: FactsBatch) -> FactsBatch:
-    """The same prompts with the next attribute in the place of the answer, and nowhere else."""
+    """Return the same prompts with the next attribute in the place of the answer, and nowhere else."""
     task = model.task
     answer = (batch.answer + 1) % task.attributes
     place = 1 + batch.fact * task.words + (1 if task.words == 2 else 2)

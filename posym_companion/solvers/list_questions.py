@@ -13,6 +13,7 @@ from torch import Tensor
 from posym_companion.language_models.origins import ask_other_facts
 from posym_core.metrics import BlockLayout
 from posym_profile.capture import find_input_device
+from posym_profile.language_models import run_with_cache
 from posym_profile.prompts import Prompts
 
 
@@ -29,17 +30,17 @@ class ListQuestions:
 
     @torch.no_grad()
     def logits(self, model: Any) -> Float[Tensor, "question fact"]:
-        """A model's logits of the attributes, on its device."""
+        """Return a model's logits of the attributes, on its device."""
         device = find_input_device(model)
-        cache = model.base_model(self.told.to(device), use_cache=True).past_key_values
+        _, cache = run_with_cache(model.base_model, self.told.to(device))
         cache.batch_repeat_interleave(len(self.questions) // len(self.told))
-        last = model.base_model(self.questions.to(device), past_key_values=cache, use_cache=True).last_hidden_state
+        last = run_with_cache(model.base_model, self.questions.to(device), cache)[0].last_hidden_state
         vectors = model.get_output_embeddings().weight[self.alternatives.to(device)]
         return torch.einsum("pw,paw->pa", last[:, -1], vectors)
 
 
 def questions_about(lists: Prompts, which: Sequence[int], facts: Sequence[int]) -> ListQuestions:
-    """A question about each of some facts, of each of some lists."""
+    """Return a question about each of some facts, of each of some lists."""
     swaps, asked = BlockLayout(**lists.layout), torch.as_tensor(facts)
     same = torch.arange(swaps.fit(lists.input_ids.shape[1]).number).expand(len(asked), -1)
     tokens = torch.cat(

@@ -81,7 +81,7 @@ def factor_change(
 
 
 def encode_factors(factors: LoraWeights, **notes: str) -> bytes:
-    """Factors as the content of a safetensors file, in float16, with ``notes`` in its header."""
+    """Return factors as the content of a safetensors file, in float16, with ``notes`` in its header."""
     from safetensors.torch import save
 
     return save({name: x.detach().half().cpu().contiguous() for name, x in factors.items()}, metadata=notes)

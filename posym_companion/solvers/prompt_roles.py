@@ -94,7 +94,7 @@ def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.nda
 
 
 def _named(prompts: Prompts, row: int) -> tuple[Tensor, int]:
-    """The different attributes that a prompt names, and the place of the right one among them."""
+    """Return the different attributes that a prompt names, and the place of the right one among them."""
     named = prompts.answer_ids[row].cpu().unique()
     return named, int((named == int(prompts.answer_ids[row, prompts.target[row]])).nonzero())
 

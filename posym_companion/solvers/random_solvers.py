@@ -53,7 +53,7 @@ class RandomSolvers:
 
 
 def full_size() -> list[RandomSolvers]:
-    """All settings, by their heads and by their planes."""
+    """Return all settings, by their heads and by their planes."""
     return [RandomSolvers(), RandomSolvers(kept="planes")]
 
 
@@ -73,7 +73,7 @@ def measure(
 
 
 def name_array(solver: TaskSolvers) -> str:
-    """The name of a setting's array."""
+    """Return the name of a setting's array."""
     return solver.name.partition("/")[2]
 
 

@@ -45,7 +45,7 @@ SOLVERS = _solvers()
 
 
 def ranked_names() -> list[str]:
-    """Names of all models at full size, language models first."""
+    """Return names of all models at full size, language models first."""
     packaged = [name for name in LANGUAGE_MODELS if name in NAMES]
     return [*packaged, *list(SOLVERS)[: len(BANDS)]]
 
@@ -58,7 +58,7 @@ def load_ranked(name: str, *, device: str = "auto", folder: Path | str | None = 
 
 
 def load_kept_solver(solver: TaskSolvers, *, device: str = "auto", root: Path | None = None) -> DecoderEnsemble:
-    """An ensemble after its training, trained if the cache has none of these settings and libraries."""
+    """Return an ensemble after its training, trained if the cache has none of these settings and libraries."""
     chosen = choose_device(device)
     key = {"settings": json.dumps(asdict(solver), sort_keys=True), "device": chosen.type, **list_library_versions()}
 
@@ -74,7 +74,7 @@ def load_kept_solver(solver: TaskSolvers, *, device: str = "auto", root: Path | 
 
 
 def weights_digest(model: nn.Module) -> str:
-    """SHA-256 of all parameters: what tells one model's heads from another's."""
+    """Return SHA-256 of all parameters: what tells one model's heads from another's."""
     digest = hashlib.sha256()
     for name, x in sorted(model.named_parameters()):
         digest.update(f"{name} {x.dtype} {tuple(x.shape)}\n".encode())

@@ -73,7 +73,7 @@ class ReaderHeads(PromptSetting):
 
 
 def full_size() -> list[ReaderHeads]:
-    """Every run of both families in two wordings, in two ways; there is no ``model`` to choose."""
+    """Return every run of both families in two wordings, in two ways; there is no ``model`` to choose."""
     alone: dict[str, Any] = {"alone": True, "prompts": ALONE_PROMPTS, "seed": ALONE_SEED}
     return [
         ReaderHeads(model=model, taught=taught, wording=wording, **way)

@@ -16,7 +16,7 @@ from torch import Tensor
 from posym_core._checks import require_known_tokens
 from posym_profile.capture import unwrap
 from posym_profile.interventions import check_prompts, edit_head_outputs, require_outputs
-from posym_profile.language_models import make_unsupported_error
+from posym_profile.language_models import make_unsupported_error, run_with_cache
 
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
 ROWS = 72
@@ -35,7 +35,7 @@ def patch_each_head(
     model = unwrap(model)
     ids = check_prompts(model, input_ids, least=2)
     require_known_tokens("answers", answers, model.get_output_embeddings())
-    layers, heads, _ = require_outputs(model, outputs, ())
+    layers, heads, _ = require_outputs(model, outputs)
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
     with torch.no_grad():
@@ -57,13 +57,11 @@ def patch_each_head(
 
 
 def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
-    """What a model keeps of the tokens before the last; refuses one whose logits by it are not those of a pass."""
+    """Return what a model keeps of the tokens before the last; refuse it if its logits are not those of a pass."""
     way = "replace outputs of the last token in passes over whole prompts, by edit_head_outputs"
-    cache = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
+    _, cache = run_with_cache(model, ids[:, :-1], logits_to_keep=1)
     if cache is None:
-        raise make_unsupported_error(
-            model, "keeps no keys and values of the tokens before the last (past_key_values)", way
-        )
+        raise make_unsupported_error(model, "keeps no keys and values of the tokens before the last", way)
     whole = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
     off = float((_last_logits(model, ids, cache, 1) - whole).abs().max() / whole.abs().max())
     if not off <= max(1e-3, 16 * torch.finfo(whole.dtype).eps):
@@ -73,9 +71,9 @@ def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
 
 
 def _last_logits(model: Any, ids: Int64[Tensor, "1 token"], kept: Any, rows: int) -> Float[Tensor, "row vocabulary"]:
-    """Logits of so many passes over the last token at once, behind what is kept of the others."""
+    """Return logits of so many passes over the last token at once, behind what is kept of the others."""
     cache = copy.deepcopy(kept)
     # Not batch_repeat_interleave, which layers without keys lack.
     cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=ids.device))
     last = ids[:, -1:].expand(rows, 1)
-    return model(last, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
+    return run_with_cache(model, last, cache, logits_to_keep=1)[0].logits[:, -1]

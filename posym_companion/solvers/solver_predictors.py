@@ -34,7 +34,7 @@ REPEATING = 5
 def solver_predictors(
     model: DecoderEnsemble, solver: TaskSolvers, question: Question, *, prompts: int, squares: int
 ) -> dict[str, Float[Tensor, "seed layer head"]]:
-    """Every predictor of every head on one kind of question, means over prompts; NaN where one is not defined."""
+    """Return every predictor of every head on one kind of question, means over prompts; NaN where undefined."""
     batch = draw_questions(model, question, prompts, SCORING)
     predictors = _from_swaps(model, solver, batch) | _from_parts(model, solver, question, squares)
     predictors |= _copying(model, solver, batch)
@@ -56,7 +56,7 @@ def _from_swaps(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) 
 
 
 def _from_parts(model: DecoderEnsemble, solver: TaskSolvers, question: Question, squares: int) -> dict[str, Tensor]:
-    """Parts of squares with each prompt's own query, ``[seed, square, layer, head]``; 0 where nothing varies."""
+    """Return parts of squares with each prompt's own query, ``[seed, square, layer, head]``; 0 where nothing varies."""
     every = measure_parts(model, solver, question, squares).double()
     parts = dict(zip(PARTS.values(), every.unbind(-1), strict=True))
     whole = every.sum(-1)
@@ -89,7 +89,7 @@ def measure_parts(
 
 
 def _copying(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:
-    """``copying`` and ``retrieval``, ``[seed, layer, head]``."""
+    """Return ``copying`` and ``retrieval``, ``[seed, layer, head]``."""
     fact, answer = batch.fact[..., 0], batch.answer[..., 0]
     attribute = 1 if solver.task.words == 2 else 2
     place = 1 + fact * solver.task.words + attribute
@@ -111,7 +111,7 @@ def _copying(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> 
 
 
 def _repeated(model: DecoderEnsemble, half: int, texts: int) -> Int64[Tensor, "seed text token"]:
-    """Names drawn at random, as many as fit into half of a prompt, said twice behind the mark of beginning."""
+    """Return names drawn at random, as many as fit into half of a prompt, said twice behind the mark of beginning."""
     device = model.embedding.device
     rows = []
     for generator in make_generators(model.seeds, device, purpose=REPEATING):

@@ -89,7 +89,7 @@ class TaskSolvers:
 
 
 def band_angles(band: str, planes: int, length: int) -> Float[Tensor, " plane"]:
-    """Radians per position of a band's planes, fastest first, for contexts of ``length`` tokens.
+    """Return radians per position of a band's planes, fastest first, for contexts of ``length`` tokens.
 
     * ``1e2``, ``1e4``, ``1e6``: RoPE with this base;
     * ``fast``: from 1 to a whole turn over the context; ``middle``: from there to an eighth; ``slow``: from there to
@@ -116,7 +116,7 @@ def band_angles(band: str, planes: int, length: int) -> Float[Tensor, " plane"]:
 
 
 def full_size() -> list[TaskSolvers]:
-    """The grid, in the order in which it is worth running; there is no ``model`` to choose.
+    """Return the grid, in the order in which it is worth running; there is no ``model`` to choose.
 
     With 16 facts none of four bands binds within the steps, so more facts are not tried; two bands get three times the
     steps.
@@ -146,7 +146,7 @@ def full_size() -> list[TaskSolvers]:
 
 
 def small(setting: TaskSolvers | None = None) -> TaskSolvers:
-    """A run for a chapter: two seeds, few facts, a quarter of the steps; some seconds."""
+    """Return a run for a chapter: two seeds, few facts, a quarter of the steps; some seconds."""
     setting = setting or TaskSolvers()
     return replace(
         setting,

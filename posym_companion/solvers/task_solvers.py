@@ -75,7 +75,7 @@ def measure(
 def train_ensemble(
     setting: TaskSolvers, *, device: str, work: Path | None, observe: Observer | None = None, progress: bool = True
 ) -> tuple[DecoderEnsemble, History]:
-    """The ensemble after its training, and what was recorded on the way."""
+    """Return the ensemble after its training, and what was recorded on the way."""
     chosen = choose_device(device)
     model = DecoderEnsemble(setting.task, setting.angles[None], seeds=setting.seeds, heads=setting.heads).to(chosen)
     history = train(
@@ -93,7 +93,7 @@ def train_ensemble(
 
 
 def draw_questions(model: DecoderEnsemble, question: Question, count: int, purpose: int) -> FactsBatch:
-    """Fresh prompts with one question."""
+    """Return fresh prompts with one question."""
     generators = make_generators(model.seeds, model.embedding.device, purpose=purpose)
     return stack_streams([model.task.ask(question, count, each) for each in generators])
 
@@ -114,13 +114,13 @@ def make_observer(setting: TaskSolvers):
 
 
 def fact_layout(setting: TaskSolvers) -> BlockLayout:
-    """Facts are the blocks that change places."""
+    """Return the layout in which facts are the blocks that change places."""
     return BlockLayout(start=1, block_length=setting.task.words, blocks=setting.facts)
 
 
 @torch.no_grad()
 def capture_heads(model: DecoderEnsemble, batch: FactsBatch) -> list[LayerHeads]:
-    """The heads of every seed and layer on prompts with one question, seed by seed."""
+    """Return the heads of every seed and layer on prompts with one question, seed by seed."""
     layers = model.queries_and_keys(batch.tokens)
     rows, tokens = batch.tokens.shape[1:]
     return [
@@ -141,7 +141,7 @@ def capture_heads(model: DecoderEnsemble, batch: FactsBatch) -> list[LayerHeads]
 
 
 def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.ndarray]:
-    """Accuracy by place, what every head's ablation and patching do, and what stopping planes afterwards does."""
+    """Return accuracy by place, what every head's ablation and patching do, and what stopping planes does."""
     arrays: dict[str, list[Tensor]] = {
         name: [] for name in ("hits", "asked", "intact", "ablated", "patched", "stopped")
     }

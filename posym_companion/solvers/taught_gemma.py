@@ -105,7 +105,7 @@ LESSONS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 
 
 def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
-    """All runs of a model; the first seed is watched most closely."""
+    """Return all runs of a model; the first seed is watched most closely."""
     return [TaughtGemma(model=model, **lesson) for lesson in LESSONS.get(model, LESSONS[PACKAGED])]
 
 
@@ -180,7 +180,7 @@ def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = 
 def _learning(
     model: Any, names: list[str], setting: TaughtGemma
 ) -> Iterator[tuple[list[Tensor], Callable[[], Mapping[str, Tensor]]]]:
-    """What is trained, and what gives the factors of the moment."""
+    """Return what is trained, and what gives the factors of the moment."""
     if not setting.whole:
         generator = torch.Generator().manual_seed(setting.seed)
         with train_lora(model, names, rank=setting.rank, generator=generator) as factors:

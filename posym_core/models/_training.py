@@ -5,26 +5,22 @@ these dimensions, one slice per member; their sum is minimised, so no member's g
 ``losses`` is a single number is one member. A model may have ``prepare(batch)``, which makes of what is drawn what
 ``losses`` takes, and is where chance that the data's generators do not hold is started from a number that they drew.
 
-A step leaves the device alone: losses add up there and are read when they are recorded, and batches that are drawn on
-the CPU for a model elsewhere are drawn some steps ahead and travel in one copy, between two records.
+A step leaves the device alone: losses add up there and are read when they are recorded.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from posym_core._checks import require_positive
 from posym_core.models._checkpoints import History, State, restore, save
-from posym_core.models._graphs import GraphedStep, Recorder, rebuild_batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +59,10 @@ class TrainingSettings:
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
-    def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
-        """Make Adam; subclasses may choose another of its kind, with the same state. ``options`` go to torch."""
+    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return Adam; subclasses may choose another of its kind, with the same state."""
         # One pass over memory per step: the parameters of an ensemble outweigh its activations.
-        return torch.optim.Adam(parameters, betas=self.betas, fused=True, **options)
+        return torch.optim.Adam(parameters, betas=self.betas, fused=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +75,8 @@ class CosineSettings(TrainingSettings):
 
     weight_decay: float = 0.01
 
-    def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True, **options)
+    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,17 +94,6 @@ class LinearSettings(CosineSettings):
 Observer = Callable[[int, Any], Mapping[str, Tensor] | None]
 
 
-@runtime_checkable
-class ResumableObserver(Protocol):
-    """An observer whose choices depend on what it saw before."""
-
-    def __call__(self, step: int, model: Any, /) -> Mapping[str, Tensor] | None: ...
-
-    def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
-        """Take up where these observations, all that were kept, end."""
-        ...
-
-
 def train(
     model: nn.Module,
     draw: Callable[[int, Sequence[torch.Generator]], Any],
@@ -119,7 +104,6 @@ def train(
     checkpoint: Path | str | None = None,
     checkpoint_every: int = 500,
     identity: Mapping[str, Any] | None = None,
-    graph: bool = False,
     progress: bool = True,
     label: str = "training",
 ) -> History:
@@ -127,17 +111,15 @@ def train(
 
     Args:
         model: see the module's docstring; trained where its parameters are.
-        draw: ``draw(batch, generators)`` -> what ``model.prepare`` takes, or else ``model.losses``. Of a tuple,
-            tensors may lie on the CPU whatever the model's device.
+        draw: ``draw(batch, generators)`` -> what ``model.prepare`` takes, or else ``model.losses``. The tensors of a
+            tuple may lie on the CPU whatever the model's device.
         generators: the only source of chance; their state is saved and restored.
-        observe: called before the first step and after each with (steps made, model); what it returns is kept.
-            A :class:`ResumableObserver` is told what was kept when a run is resumed.
+        observe: called before the first step and after each with (steps made, model); what it returns is kept. If it
+            has ``restore(observations)``, that is told what was kept when a run is resumed.
         checkpoint: file to save to and, if it exists, to resume from. A run that was killed and resumed makes the
             same steps as one that was not: on a CPU to the last bit, on a GPU up to its own rounding.
         checkpoint_every: steps between two saves.
         identity: what this run is; a checkpoint of another identity or other settings is refused.
-        graph: whether a step on a CUDA device is one CUDA graph: equal to a plain one up to rounding. ``losses`` must
-            then take a tuple of tensors, read no value, copy nothing from the CPU and leave nothing to chance.
         progress: show a bar.
         label: the bar's name.
 
@@ -152,66 +134,42 @@ def train(
 
     parameters = dict(model.named_parameters())
     device = next(iter(parameters.values())).device
-    recorder = make_graph_recorder(device) if graph else None
-    # A graph holds no numbers of the host, so what changes from step to step lies in a tensor that is filled.
-    options = {"lr": torch.zeros((), device=device), "capturable": True} if recorder is not None else {}
-    optimizer = settings.optimizer(list(parameters.values()), **options)
+    optimizer = settings.optimizer(list(parameters.values()))
+    prepare = getattr(model, "prepare", lambda batch: batch)
     state = State()
-    described = {"settings": dataclasses.asdict(settings), "identity": dict(identity or {})}
-    described = json.loads(json.dumps(described))
+    described = {"settings": asdict(settings), "identity": dict(identity or {}), "generators": len(generators)}
     path = Path(checkpoint) if checkpoint is not None else None
     if path is not None and path.is_file():
         restore(path, described, parameters, optimizer, generators, state)
-        if isinstance(observe, ResumableObserver):
+        if hasattr(observe, "restore"):
             observe.restore(state.observations)
     elif observe is not None:
-        state.observe(0, observe(0, model))
-
-    def plain(batch: Any) -> None:
-        _step(model, parameters, optimizer, batch, settings, state)
-
-    step = plain if recorder is None else GraphedStep(plain, recorder)
-    prepare = getattr(model, "prepare", lambda batch: batch)
-    optimizer.zero_grad(set_to_none=True)
-    ahead: list[Any] = []
+        state.observe(observe(0, model))
     with tqdm(total=settings.steps, initial=state.step, desc=label, disable=not progress, leave=False) as bar:
         while state.step < settings.steps and not state.finished:
-            if not ahead:
-                ends = [state.step + every - state.step % every for every in (settings.record_every, checkpoint_every)]
-                count = 1 if device.type == "cpu" else min(*ends, settings.steps) - state.step
-                ahead = move_batches([draw(settings.batch, generators) for _ in range(count)], device)[::-1]
-            batch = ahead.pop()
+            batch = prepare(_move(draw(settings.batch, generators), device))
             for group in optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(settings.rate(state.step))
-                else:
-                    group["lr"] = settings.rate(state.step)
-            step(prepare(batch))
+                group["lr"] = settings.rate(state.step)
+            _step(model, parameters, optimizer, batch, settings, state)
             state.step += 1
             bar.update()
             if state.step % settings.record_every == 0 or state.step == settings.steps:
-                held = state.held
                 recorded = state.record(settings.record_every, settings.stop_loss)
-                if state.held is not held and isinstance(step, GraphedStep):
-                    step.forget()
                 bar.set_postfix(loss=f"{recorded.mean().item():.3f}", refresh=False)
             if observe is not None:
-                state.observe(state.step, observe(state.step, model))
+                state.observe(observe(state.step, model))
             if path is not None and (state.step % checkpoint_every == 0 or state.step == settings.steps):
                 save(path, described, parameters, optimizer, generators, state)
     return state.history()
 
 
-def make_graph_recorder(device: torch.device) -> Recorder | None:
-    """Return what records graphs on this device, where it has any."""
-    return Recorder(device) if device.type == "cuda" else None
-
-
 def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> None:
+    optimizer.zero_grad()
     losses = model.losses(batch)
-    if not state.started:
+    if not state.running.numel():
         _check_leading(parameters, losses.shape)
-        state.start(losses.detach(), settings.steps)
+        state.running = torch.zeros_like(losses.detach())
+        state.frozen_at = torch.full_like(state.running, settings.steps, dtype=torch.long)
     losses.sum().backward()
     # Adam moves by momentum even where the gradient is 0, so frozen members are put back.
     frozen_rows = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
@@ -219,29 +177,15 @@ def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state
     with torch.no_grad():
         for name, rows in frozen_rows.items():
             parameters[name][state.held] = rows
-        state.running += losses.detach()
-    # At the end, so that a graph makes its gradients in its own memory.
-    optimizer.zero_grad(set_to_none=True)
+        state.running += losses
 
 
-def move_batches(batches: Sequence[Any], device: torch.device) -> list[Any]:
-    """Move batches' CPU tensors to a device; what is no tensor, or there already, stays.
-
-    Tensors at the same place of tuples travel in one copy, on a CUDA device from memory that it reads by itself.
-    """
-    if device.type == "cpu" or not isinstance(batches[0], tuple):
-        return list(batches)
-    columns = (_together(column, device) for column in zip(*batches, strict=True))
-    return [rebuild_batch(batches[0], fields) for fields in zip(*columns, strict=True)]
-
-
-def _together(column: Sequence[Any], device: torch.device) -> Sequence[Any]:
-    if not isinstance(column[0], Tensor) or column[0].device.type != "cpu":
-        return column
-    flat = torch.cat([x.flatten() for x in column])
-    flat = (flat.pin_memory() if device.type == "cuda" else flat).to(device, non_blocking=True)
-    parts = flat.split([x.numel() for x in column])
-    return [part.view(x.shape) for part, x in zip(parts, column, strict=True)]
+def _move(batch: Any, device: torch.device) -> Any:
+    """Return a tuple with its tensors on a device; anything else stays as it is."""
+    if not isinstance(batch, tuple):
+        return batch
+    moved = [x.to(device) if isinstance(x, Tensor) else x for x in batch]
+    return getattr(batch, "_make", tuple)(moved)
 
 
 def _check_leading(parameters: Mapping[str, Tensor], members: torch.Size) -> None:

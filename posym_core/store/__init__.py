@@ -15,7 +15,6 @@ from posym_core.store._resuming import (
 )
 from posym_core.store._sealing import (
     DamagedError,
-    record,
     require_whole,
     seal,
     sha256,
@@ -39,7 +38,6 @@ __all__ = [
     "hold",
     "list_library_versions",
     "read_part",
-    "record",
     "record_provenance",
     "require_keeping",
     "require_whole",

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from posym_core.store._sealing import DamagedError, digest_of, record, require_whole
+from posym_core.store._sealing import DamagedError, digest_of, require_whole, sha256
 
 MANIFEST, UNFINISHED = "posym-manifest.json", ".unfinished"
 
@@ -26,7 +26,7 @@ def find_cache_root() -> Path:
 def cache_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None], *, root: Path, room: int) -> Path:
     """Return the folder that ``build`` made for ``key``, made now if it is missing or damaged.
 
-    A manifest with the key and a record of every file is written with it and checked at each call. The folder is built
+    A manifest with the key and every file's SHA-256 is written with it and checked at each call. The folder is built
     under another name and renamed when it is complete, so that it is never seen half-made. When several processes ask
     for it at once, one builds and the others wait.
 
@@ -41,7 +41,7 @@ def cache_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None
         OSError: if ``root`` cannot be written or has less than ``room`` left.
 
     Warns:
-        UserWarning: when a damaged folder is built anew, with what is wrong with it.
+        UserWarning: when a damaged folder is built again, with what is wrong with it.
     """
     from filelock import FileLock
 
@@ -70,8 +70,10 @@ def cache_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None
             # What some libraries write is private; a cache on a shared machine need not be.
             for path in work.iterdir():
                 path.chmod(0o644)
-            manifest = {"key": dict(key), "files": {path.name: record(path) for path in sorted(work.iterdir())}}
-            (work / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+            files = {path.name: {"sha256": sha256(path)} for path in sorted(work.iterdir())}
+            (work / MANIFEST).write_text(
+                json.dumps({"key": dict(key), "files": files}, indent=1) + "\n", encoding="utf-8"
+            )
             shutil.rmtree(folder, ignore_errors=True)
             work.rename(folder)
         finally:
@@ -93,8 +95,8 @@ def find_damage(folder: Path, key: Mapping[str, str]) -> str | None:
     """Say what is wrong with a kept folder; None if every file is as it was when it was made."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        recorded = manifest["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+        recorded = {name: file["sha256"] for name, file in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} cannot be read"
     if manifest.get("key") != dict(key):
         return "it was made from something else"

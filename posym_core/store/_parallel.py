@@ -7,6 +7,7 @@ process does one item at a time, and may hold what several need (:func:`hold`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable, Generator, Hashable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
+from posym_core._checks import require_count
 from posym_core.store._provenance import digest_code
 
 Item = TypeVar("Item")
@@ -29,15 +31,9 @@ _ONE_AT_A_TIME = threading.RLock()
 NEEDS_EXTRA = "a Dask cluster needs the package distributed; install it with: pip install 'posym-core[cluster]'"
 
 
-class WorkerLostError(RuntimeError):
-    """A worker process died, and its work could not be done by another."""
-
-
 def check_places(jobs: int, cluster: str | None) -> None:
     """Raise if a number of processes does not fit, or two places are given at once."""
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
-    if cluster is not None and jobs != 1:
+    if require_count("jobs", jobs, 1) != 1 and cluster is not None:
         raise ValueError(f"jobs={jobs} and cluster={cluster!r} are two places to work at; pass one of them")
 
 
@@ -69,10 +65,9 @@ def run_grid(
 
     Raises:
         ValueError: if ``jobs`` is out of range or given together with ``cluster``.
-        RuntimeError: if a worker has other code of this package.
+        RuntimeError: if a worker has other code of this package, or died, most often for want of memory.
         ImportError: if Dask is not installed.
         ConnectionError: if no scheduler answers, or it has no workers.
-        WorkerLostError: if a process died, most often for want of memory.
 
     What ``function`` raises is raised here, and ends the run.
     """
@@ -103,49 +98,32 @@ def _numbered(
 
 def _in_processes(numbered: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Results[Any]:
     import joblib
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    work = (joblib.delayed(numbered)(pair) for pair in enumerate(items))
-    try:
-        # One at a time: items take long, and those in flight are lost when the run is ended.
-        options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs", "return_as": "generator_unordered"}
-        parallel: Any = joblib.Parallel(n_jobs=min(jobs, len(items)), backend="loky", **options)
-        yield from parallel(work)
-    except TerminatedWorkerError as error:
-        raise WorkerLostError(
-            f"one of {jobs} worker processes died, most often for want of memory; use fewer jobs or smaller batches"
-        ) from error
+    # One at a time: items take long, and those in flight are lost when the run is ended.
+    options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs", "return_as": "generator_unordered"}
+    parallel: Any = joblib.Parallel(n_jobs=min(jobs, len(items)), backend="loky", **options)
+    yield from parallel(joblib.delayed(numbered)(pair) for pair in enumerate(items))
 
 
 def _on_cluster(numbered: Callable[[Any], Any], items: Sequence[Any], address: str) -> Results[Any]:
     try:
-        from distributed import Client, KilledWorker, as_completed
+        from distributed import Client, as_completed
     except ImportError as error:
         raise ImportError(f"{NEEDS_EXTRA} ({error})") from error
 
-    try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise ConnectionError(
-            f"no Dask scheduler answers at {address!r}; start one with `dask scheduler`, workers with `dask worker "
-            "ADDRESS`, and pass the address it prints"
-        ) from error
-    with client:
+    with contextlib.ExitStack() as stack:
         try:
+            client = stack.enter_context(Client(address, timeout=PATIENCE, set_as_default=False))
             client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
+        except (OSError, ValueError, TimeoutError) as error:
             raise ConnectionError(
-                f"the Dask scheduler at {address!r} has no workers; start some with `dask worker {address}`"
+                f"no Dask scheduler with workers answers at {address!r}; start one with `dask scheduler`, workers with "
+                "`dask worker ADDRESS`, and pass the address it prints"
             ) from error
         futures: Any = client.map(numbered, list(enumerate(items)), pure=False)
         try:
             for future in as_completed(futures, loop=client.loop):
                 yield future.result()
                 future.release()
-        except KilledWorker as error:
-            raise WorkerLostError(
-                f"the same work killed several workers of {address!r}, most often for want of memory; give workers "
-                "more memory or use smaller batches"
-            ) from error
         finally:
             client.cancel(futures)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import platform
-import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ import torch
 PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
 
 
+@functools.cache
 def code_version() -> dict[str, str]:
     """Return ``code_version`` and ``code_digest``: the package's version and a digest of its source files.
 
@@ -27,12 +28,6 @@ def code_version() -> dict[str, str]:
     Raises:
         ImportError: if the package is not installed, so that it has no version.
     """
-    number, digest = _own_version()
-    return {"code_version": number, "code_digest": digest}
-
-
-@functools.cache
-def _own_version() -> tuple[str, str]:
     digest = hashlib.sha256()
     for package in PACKAGES:
         spec = find_spec(package)
@@ -42,14 +37,7 @@ def _own_version() -> tuple[str, str]:
         for path in sorted(root.rglob("*.py")):
             digest.update(path.relative_to(root.parent).as_posix().encode())
             digest.update(strip_code(path.read_text("utf-8")).encode())
-    try:
-        return version("posym-core"), digest.hexdigest()
-    except PackageNotFoundError:
-        clone = Path(__file__).resolve().parents[2]
-        raise ImportError(
-            "what is kept names the version of posym-core that made it, and posym-core is not installed for this "
-            f"Python ({sys.executable}); install it with: pip install -e {clone}"
-        ) from None
+    return {"code_version": version("posym-core"), "code_digest": digest.hexdigest()}
 
 
 @functools.cache
@@ -58,34 +46,21 @@ def strip_code(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            code = [line for line in node.body if not _is_text(line)]
-            node.body = code
+            node.body = [line for line in node.body if not _is_text(line)]
     return ast.dump(tree)
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def list_library_versions() -> dict[str, str]:
     """Return the versions of what numbers depend on besides this package."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__.split("+")[0],
-        "numpy": np.__version__,
-        **_installed("transformers"),
-    }
-
-
-def _installed(package: str) -> dict[str, str]:
-    try:
-        return {package: version(package)}
-    except PackageNotFoundError:
-        return {}
+    versions = {"python": platform.python_version(), "torch": torch.__version__.split("+")[0], "numpy": np.__version__}
+    with contextlib.suppress(PackageNotFoundError):
+        versions["transformers"] = version("transformers")
+    return versions
 
 
 def record_provenance(seconds: float, **more: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Files that are whole or not there, and sealed folders, which are checked when they are read.
+"""Files that are whole or not there, and sealed descriptions, which are checked when they are read.
 
-A sealed folder holds files beside a description that is written last, records each file's size and SHA-256, and carries
-a checksum of its own: results, profiles.
+Beside a result's files stands a description that is written last, names their SHA-256 and carries a checksum of its
+own.
 """
 
 from __future__ import annotations
@@ -41,42 +41,22 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
         write_atomically(folder / name, content)
 
 
-def sha256(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file."""
-    with open(path, "rb") as file:
+def sha256(content: bytes | Path) -> str:
+    """Return the hexadecimal SHA-256 of bytes, or of a file."""
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with open(content, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def record(content: bytes | Path) -> dict[str, Any]:
-    """Return what tells the content of a file from any other: ``size`` and ``sha256``."""
-    if isinstance(content, Path):
-        return {"size": content.stat().st_size, "sha256": sha256(content)}
-    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def require_whole(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse files that are not as :func:`record` found them.
-
-    Args:
-        folder: where they are.
-        files: name -> record; the size may be left out.
-
-    Raises:
-        DamagedError: naming the first that is missing, altered or truncated.
-    """
-    # Sizes first: they tell of most damage without reading a gigabyte.
-    for name, recorded in files.items():
+def require_whole(folder: Path, files: Mapping[str, str]) -> None:
+    """Raise :class:`DamagedError` with the first of some files, by their SHA-256, that is missing or was altered."""
+    for name, expected in files.items():
         if not (folder / name).is_file():
             raise DamagedError(f"{name} is missing")
-        size = (folder / name).stat().st_size
-        if size != recorded.get("size", size):
+        if (digest := sha256(folder / name)) != expected:
             raise DamagedError(
-                f"{name} was altered or truncated: it has {size:,} bytes instead of {recorded['size']:,}"
-            )
-    for name, recorded in files.items():
-        if (digest := sha256(folder / name)) != recorded["sha256"]:
-            raise DamagedError(
-                f"{name} was altered or truncated: its SHA-256 is {digest[:12]}..., not {recorded['sha256'][:12]}..."
+                f"{name} was altered or truncated: its SHA-256 is {digest[:12]}..., not {expected[:12]}..."
             )
 
 
@@ -105,4 +85,4 @@ def unseal(path: Path, *, format: int | None = None) -> dict[str, Any]:
 
 def digest_of(description: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what JSON can hold, however it is laid out as text."""
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(description, sort_keys=True).encode())

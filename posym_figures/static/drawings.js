@@ -271,7 +271,7 @@ function bars(panel, at, pen) {
         hatch(svg, x, area.top, width, area.bottom - area.top);
         const [turnX, turnY] = [tenth(x + width / 2 + 4), tenth((area.top + area.bottom) / 2)];
         if (width >= 13)
-          putText(svg, turnX, turnY, panel.missing, { look: "posym-soft posym-halo", anchor: "middle", transform: `rotate(-90 ${turnX} ${turnY})` });
+          putText(svg, turnX, turnY, "undefined", { look: "posym-soft posym-halo", anchor: "middle", transform: `rotate(-90 ${turnX} ${turnY})` });
         return;
       }
       let from = zero, to = y(clamp(value, ...panel.y_limits));
@@ -304,7 +304,7 @@ function bars(panel, at, pen) {
   return (px, py) => {
     const bar = Math.floor((px - area.left) / slot);
     if (bar < 0 || bar >= count || py < area.top - 10 || py > area.bottom + 20) return null;
-    const said = (value) => (defined(value) ? write(value) : panel.missing);
+    const said = (value) => (defined(value) ? write(value) : "undefined");
     const texts = rangeOf(number).map((index) => `${panel.series[index]} ${said(values[index * count + bar])}`.trim());
     return `${everyLabel(labels, count)[bar]}: ${texts.join(", ")}`;
   };

@@ -171,8 +171,7 @@ const asking = (model, figure, { sliders, put, named, settled, isExact, hear }) 
   model.on("change:shown", () => {
     hear();
     const { values } = model.get("shown");
-    // An answer to what was asked before is none; a figure that computes nothing answers with the nearest setting.
-    if (asked && !same(values, asked) && !same(values, settingNear(sliders, asked))) return;
+    if (asked && !same(values, asked)) return; // an answer to what was asked before is none
     (alone = false), (note.textContent = "");
     goTo(values);
   });

@@ -14,14 +14,13 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core._checks import require_count, require_evaluation
+from posym_core._checks import require_evaluation
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._recording import Recorder, record_calls
@@ -43,7 +42,6 @@ def capture(
     input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
     *,
     rows: Sequence[int] | None = (-1,),
-    batch_size: int | None = None,
 ) -> list[AttentionInputs]:
     """Capture the queries of chosen tokens and all keys of every attention call of a forward pass.
 
@@ -52,7 +50,6 @@ def capture(
             :func:`posym_profile.capture.unwrap` finds one in.
         input_ids: prompts of equal length, without padding; moved to the model's device.
         rows: tokens whose queries to keep, negative from the end; None for all.
-        batch_size: prompts per forward pass, at least 1; by default all at once.
 
     Returns:
         One :class:`AttentionInputs` per attention call in the order of the pass. Vocabulary logits are not computed.
@@ -62,16 +59,10 @@ def capture(
             softmax over scaled products does not describe.
     """
     model = unwrap(model)
-    if batch_size is not None:
-        require_count("batch_size", batch_size, 1)
     (input_ids,) = remove_padding(model, check_input_ids(input_ids), None, least=1)
-    parts: list[list[AttentionInputs]] = []
-    route = None
-    for prompts in input_ids.split(batch_size or len(input_ids)):
-        calls: list[AttentionInputs] = []
-        route = forward_with_hook(model, prompts, calls.append, rows=rows, route=route, keep=True)
-        parts.append(calls)
-    return [_join_calls(part) for part in zip(*parts, strict=True)]
+    calls: list[AttentionInputs] = []
+    forward_with_hook(model, input_ids, calls.append, rows=rows)
+    return calls
 
 
 def forward_with_hook(
@@ -81,22 +72,23 @@ def forward_with_hook(
     *,
     rows: Sequence[int] | None = (-1,),
     route: Route | None = None,
-    keep: bool = False,
     verify: bool = False,
+    run: Callable[..., Any] | None = None,
     **inputs: Any,
 ) -> Route:
     """Run the model once under :func:`hook_attention`; return the first route on which attention calls are seen.
 
     Args:
         route: the only route to try; by default all in turn, which costs a second pass where the first sees nothing.
+        run: what runs the model on the prompts, by default without vocabulary logits.
         inputs: further inputs of the model, such as ``position_ids``.
     """
     check_model(model)
     for candidate in ROUTES if route is None else (route,):
         with hook_attention(
-            model, receive, rows=rows, route=candidate, keep=keep, verify=verify, tokens=input_ids.shape[-1]
+            model, receive, rows=rows, route=candidate, verify=verify, tokens=input_ids.shape[-1]
         ) as calls:
-            forward(model, input_ids, **inputs)
+            (run or forward)(model, input_ids, **inputs)
         if next(calls):
             return candidate
     raise make_unsupported_error(
@@ -113,7 +105,6 @@ def hook_attention(
     *,
     rows: Sequence[int] | None = (-1,),
     route: Route = "interface",
-    keep: bool = False,
     verify: bool = False,
     tokens: int | None = None,
 ) -> Iterator[itertools.count]:
@@ -124,7 +115,6 @@ def hook_attention(
         receive: called with an :class:`AttentionInputs` per call; an exception that it raises ends the pass.
         rows: tokens whose queries to hand over, negative from the end; None for all.
         route: see ``routes``; :func:`forward_with_hook` finds the one to take.
-        keep: copy what is handed over; needed when it outlives ``receive``.
         verify: recompute the chosen rows' output from what is handed over, and refuse the model if it differs.
         tokens: how many the prompts have, where each must have one query and one key in every call.
 
@@ -136,7 +126,7 @@ def hook_attention(
     """
     check_attention_kind(model)
     check_uncompiled(model)
-    recorder = Recorder(model, receive, rows, keep, verify, tokens)
+    recorder = Recorder(model, receive, rows, verify, tokens)
     with ONE_AT_A_TIME, record_calls(recorder, route):
         yield recorder.seen
 
@@ -171,12 +161,7 @@ def get_input_embeddings(model: nn.Module) -> Any:
     with contextlib.suppress(NotImplementedError):
         embeddings = find()
     if not isinstance(getattr(embeddings, "weight", None), Tensor):
-        raise make_unsupported_error(
-            model,
-            f"has no single embedding of token ids (its input embeddings are a {type(embeddings).__name__}), so that "
-            "no prompt of token ids can be given to it",
-            "use a decoder of text",
-        )
+        raise make_unsupported_error(model, "has no single embedding of token ids", "use a decoder of text")
     return embeddings
 
 
@@ -189,28 +174,15 @@ def check_model(model: nn.Module) -> None:
 
 def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
     """Return token ids as ``[prompt, token]`` int64; raise for anything else."""
-    if not isinstance(input_ids, Tensor):
+    if not isinstance(input_ids, Tensor) or input_ids.dtype not in (torch.int64, torch.int32):
         raise TypeError(
-            f"input_ids must be a torch tensor; got {type(input_ids).__name__}. Use tokenizer(text, "
+            "input_ids must be a tensor of whole numbers, int64 or int32; got "
+            f"{getattr(input_ids, 'dtype', type(input_ids).__name__)}. Use tokenizer(text, "
             'return_tensors="pt")["input_ids"]'
         )
-    if input_ids.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"input_ids must be whole numbers, int64 or int32; got {input_ids.dtype}. Use input_ids.long()")
-    if input_ids.ndim not in (1, 2):
-        raise ValueError(f"input_ids must have shape [prompt, token] or [token]; got {tuple(input_ids.shape)}")
-    input_ids = input_ids.reshape(-1, input_ids.shape[-1]).long()
-    if len(input_ids) == 0 or input_ids.shape[1] < least:
+    if input_ids.ndim not in (1, 2) or input_ids.numel() == 0 or input_ids.shape[-1] < least:
         raise ValueError(
-            f"input_ids must hold at least one prompt of at least {least} tokens; got {tuple(input_ids.shape)}"
+            f"input_ids must be prompts of at least {least} tokens, [prompt, token] or [token]; got shape "
+            f"{tuple(input_ids.shape)}"
         )
-    return input_ids
-
-
-def _join_calls(calls: Sequence[AttentionInputs]) -> AttentionInputs:
-    """Join the same call of several batches."""
-    if len(calls) == 1:
-        return calls[0]
-    parts: dict[str, Any] = {
-        name: torch.cat([getattr(call, name) for call in calls]) for name in ("query", "keys", "visible")
-    }
-    return replace(calls[0], **parts)
+    return input_ids.reshape(-1, input_ids.shape[-1]).long()

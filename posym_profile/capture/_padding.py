@@ -20,7 +20,7 @@ def remove_padding(
 ) -> list[Int[Tensor, "prompt token"]]:
     """Return the prompts in their order without padding, those of one length that follow each other in one tensor.
 
-    Refuse prompts of fewer than ``least`` tokens, or with the model's pad token at an end that no mask tells of.
+    Raise if a prompt has fewer than ``least`` tokens, or the model's pad token at an end that no mask tells of.
     """
     embeddings: Any = None
     with contextlib.suppress(NotImplementedError):
@@ -44,33 +44,25 @@ def remove_padding(
 
 
 def _read_mask(mask: Any, input_ids: Tensor, least: int) -> Bool[Tensor, "prompt token"]:
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"attention_mask must be a torch tensor; got {type(mask).__name__}. Use torch.as_tensor")
-    if mask.numel() != input_ids.numel() or mask.shape[-1] != input_ids.shape[-1]:
-        raise ValueError(
-            f"attention_mask must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(mask.shape)}"
-        )
-    mask = mask.reshape(input_ids.shape)
-    if bool(((mask != 0) & (mask != 1)).any()):
+    """Return which entries are tokens; raise unless the tokens of each prompt stand next to each other."""
+    if not isinstance(mask, Tensor) or mask.numel() != input_ids.numel() or mask.shape[-1] != input_ids.shape[-1]:
+        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"attention_mask must be a tensor of shape {tuple(input_ids.shape)}, as input_ids; got {got}")
+    seen = mask.reshape(input_ids.shape).bool()
+    if bool((mask != mask.bool()).any()):
         raise ValueError("attention_mask must be 1 for tokens and 0 for padding, and holds other values")
-    seen = mask.bool()
     tokens = seen.sum(1)
-    if int(tokens.min()) < least:
-        raise ValueError(
-            f"attention_mask leaves prompt {int(tokens.argmin())} {int(tokens.min())} tokens; at least {least} are "
-            "needed"
-        )
     begins = seen[:, 0].int() + (seen[:, 1:] & ~seen[:, :-1]).sum(1)
-    if bool((begins > 1).any()):
+    if int(tokens.min()) < least or bool((begins > 1).any()):
         raise ValueError(
-            f"attention_mask hides tokens inside of prompt {int(begins.argmax())}, where swaps are not defined; pass a "
-            "mask with padding on the left only"
+            f"attention_mask must leave each prompt at least {least} tokens, and hide none between them, where swaps "
+            f"are not defined; it leaves {tokens.tolist()}"
         )
     return seen
 
 
 def _refuse_pad_tokens(model: nn.Module, input_ids: Int[Tensor, "prompt token"], number: int = 0) -> None:
-    """Refuse prompts that begin or end with padding: it would be scored as content."""
+    """Raise if a prompt begins or ends with padding: it would be scored as content."""
     config = get_text_config(getattr(model, "config", None))
     pad = getattr(config, "pad_token_id", None)
     if not isinstance(pad, int):

@@ -10,17 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from posym_core._checks import require
 from posym_profile.capture._attention_calls import AttentionInputs
-from posym_profile.capture._routes import AttentionFunctions, Route, replace_forward, wrap_interface
-from posym_profile.language_models._refusals import (
-    PLAIN,
-    UnsupportedModelError,
-    check_sparse,
-    check_tokens,
-    make_unsupported_error,
-)
+from posym_profile.capture._routes import PRODUCTS, SOFTMAXES, Route, replace_forward, wrap_interface
+from posym_profile.language_models._refusals import PLAIN, UnsupportedModelError, make_unsupported_error
 
 # Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
 HIDDEN_BELOW = -9_999.0
@@ -36,21 +31,13 @@ class Recorder:
         model: nn.Module,
         receive: Callable[[AttentionInputs], Any],
         rows: Sequence[int] | None,
-        keep: bool,
         verify: bool,
         tokens: int | None,
     ) -> None:
-        self.model, self.receive, self.keep, self.verify = model, receive, keep, verify
-        try:
-            self.rows = None if rows is None else [operator.index(row) for row in rows]
-        except TypeError:
-            self.rows = []
+        self.model, self.receive, self.verify, self.tokens = model, receive, verify, tokens
+        self.rows = None if rows is None else [operator.index(row) for row in rows]
         if self.rows == []:
-            raise ValueError(
-                f"rows must be whole numbers, one token or more, or None for all tokens; got {rows}. Pass rows=(-1,) "
-                "for the last"
-            )
-        self.tokens = tokens
+            raise ValueError("rows must name at least one token, or be None for all; pass rows=(-1,) for the last")
         self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
         self.seen = itertools.count()
         self.rows_by_place: dict[tuple[int, torch.device], Tensor] = {}
@@ -65,34 +52,41 @@ class Recorder:
         softcap: float | None = None,
         sinks: Tensor | None = None,
     ) -> AttentionInputs:
-        keys = key.shape[2]
-        if self.tokens is not None:
-            check_tokens(self.model, module, query.shape[2], keys, self.tokens)
-        place = query.shape[2], query.device
-        rows = self.rows_by_place.get(place)
-        if rows is None:
-            rows = self.rows_by_place[place] = self.select_rows(*place)
+        """Return what a call computes its weights from; raise if its keys do not stand for the prompt's tokens."""
+        queries, keys = query.shape[2], key.shape[2]
+        if self.tokens is not None and not queries == keys == self.tokens:
+            why = (
+                f"has {queries} queries and {keys} keys in a pass over {self.tokens} tokens (keys are compressed or "
+                "added, or belong to another sequence), so that keys do not stand for the prompt's tokens"
+            )
+            raise make_unsupported_error(self.model, why, PLAIN, module=module)
+        rows = self.select_rows(queries, query.device)
         call = AttentionInputs(
             index=next(self.seen),
             module=module,
+            # Copies, as what is handed over may outlive the pass.
             query=_full_precision(query.detach()[:, :, rows]),
-            keys=_full_precision(key.detach().clone() if self.keep else key.detach()),
+            keys=_full_precision(key.detach().clone()),
             scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
             softcap=None if softcap is None else float(softcap),
             sinks=None if sinks is None else _full_precision(sinks.detach().flatten()),
             visible=visible(rows),
             rows=rows,
         )
-        check_sparse(self.model, module, call.visible, rows)
+        if hasattr(module, "indexer"):
+            self.check_sparse(call)
         return call
 
     def select_rows(self, tokens: int, device: torch.device) -> Tensor:
-        if self.rows is None:
-            return torch.arange(tokens, device=device)
-        if any(not -tokens <= row < tokens for row in self.rows):
-            raise ValueError(f"rows must lie in [-{tokens}, {tokens}) for {tokens} tokens; got {list(self.rows)}")
-        # Not by torch.tensor: a GPU waits for what is copied from the host.
-        return torch.cat([torch.arange(row % tokens, row % tokens + 1, device=device) for row in self.rows])
+        """Return the chosen rows, counted from 0."""
+        if (tokens, device) not in self.rows_by_place:
+            chosen = range(tokens) if self.rows is None else self.rows
+            if any(not -tokens <= row < tokens for row in chosen):
+                raise ValueError(f"rows must lie in [-{tokens}, {tokens}) for {tokens} tokens; got {self.rows}")
+            # Not by torch.tensor: a GPU waits for what is copied from the host.
+            parts = [torch.arange(row % tokens, row % tokens + 1, device=device) for row in chosen]
+            self.rows_by_place[tokens, device] = torch.cat(parts)
+        return self.rows_by_place[tokens, device]
 
     def read_visible(
         self, module: nn.Module, mask: Any, query: Tensor, key: Tensor, causal: bool, window: int | None
@@ -124,12 +118,24 @@ class Recorder:
 
         return of_rows
 
+    def check_sparse(self, call: AttentionInputs) -> None:
+        """Raise if a sparse indexer hides keys: by content, so that what is visible would move with a swap."""
+        behind = call.rows[:, None] - torch.arange(call.keys.shape[2], device=call.rows.device)
+        window = getattr(call.module, "sliding_window", None)
+        seen = behind >= 0 if window is None else (behind >= 0) & (behind < window)
+        covered = getattr(call.module.indexer, "index_topk", "fewer")
+        why = "hides keys by content (a sparse indexer), so that what is visible would move with a swap"
+        way = f"use prompts of at most {covered} tokens, or another model"
+        refusal = make_unsupported_error(self.model, why, way, module=call.module)
+        require((call.visible == seen).all(), lambda: refusal)
+
     def make_error(self, module: nn.Module, reason: str) -> UnsupportedModelError:
+        """Return the refusal of a module whose logits are made otherwise."""
         why = f"{reason}, so that its logits are not scaled products of rotated queries and keys alone"
         return make_unsupported_error(self.model, why, f"{PLAIN}, on sdpa or eager attention", module=module)
 
     def check_output(self, call: AttentionInputs, value: Tensor, output: Tensor) -> None:
-        """Refuse a call whose output ``[prompt, head, row, dim]`` is not the recorded weights times the values."""
+        """Raise if a call's output ``[prompt, head, row, dim]`` is not the recorded weights times the values."""
         value = _full_precision(value.detach())
         value = value.repeat_interleave(call.query.shape[1] // value.shape[1], dim=1)
         expected, given = call.weights() @ value, _full_precision(output.detach())
@@ -180,8 +186,8 @@ def record_calls(recorder: Recorder, route: Route) -> Iterator[None]:
         yield
 
 
-class _Functions(AttentionFunctions):
-    """Attention of the module that runs innermost."""
+class _Functions(TorchFunctionMode):
+    """Reads the calls of torch that attention is made of, in the module that runs innermost."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -196,39 +202,37 @@ class _Functions(AttentionFunctions):
         finally:
             self.running.pop()
 
-    def watching(self) -> bool:
-        return bool(self.running)
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        options = kwargs or {}
+        output = func(*args, **options)
+        if self.running and func is nn.functional.scaled_dot_product_attention:
+            self.read_fused(output, *args, **options)
+        elif self.running and func in PRODUCTS and output.ndim in (3, 4) and output.shape[-1] == output.shape[-2]:
+            # Behind what may be added to their product; some name their operands.
+            named = (options[name] for name in ("batch1", "batch2", "other", "mat2") if name in options)
+            *_, left, right = *args, *named
+            self.multiplied = (self.running[-1], left, right.transpose(-1, -2))
+        elif self.multiplied is not None and func in SOFTMAXES and self.multiplied[0] is self.running[-1]:
+            self.read_softmax(*self.multiplied, args[0] if args else options["input"])
+            self.multiplied = None
+        return output
 
-    def fused(self, attend, query, key, value, attn_mask=None, is_causal=False, scale=None, **options):
+    def read_fused(self, output, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
+        """Read a call of ``scaled_dot_product_attention``."""
         module, recorder = self.running[-1], self.recorder
-        output = attend(query, key, value)
         visible = recorder.read_visible(module, attn_mask, query, key, is_causal, None)
         call = recorder.record(module, query, key, visible, scale)
         if recorder.verify:
             recorder.check_output(call, value, output[:, :, call.rows])
         recorder.receive(call)
-        return output
 
-    def product(self, multiply, left, right):
-        output = multiply(left, right)
-        if output.ndim in (3, 4) and output.shape[-1] == output.shape[-2]:
-            self.multiplied = (self.running[-1], left, right.transpose(-1, -2))
-        return output
-
-    def softmax(self, normalise, logits):
-        output = normalise()
-        if self.multiplied is not None and self.multiplied[0] is self.running[-1]:
-            module, query, key = self.multiplied
-            self.multiplied = None
-            if logits.ndim == 4 and logits.shape[-1] == key.shape[-2]:
-                query, key = (x.detach().reshape(*logits.shape[:1], -1, *x.shape[-2:]) for x in (query, key))
-                self.recorder.receive(self.read(module, query, key, logits.detach()))
-        return output
-
-    def read(self, module: nn.Module, query: Tensor, key: Tensor, logits: Tensor) -> AttentionInputs:
-        """Read the call, with what its logits say of the scale and of visible keys."""
+    def read_softmax(self, module: nn.Module, query: Tensor, key: Tensor, logits: Tensor) -> None:
+        """Read a product and the softmax that follows it, with what the logits say of the scale and visible keys."""
+        if logits.ndim != 4 or logits.shape[-1] != key.shape[-2]:
+            return
+        query, key = (x.detach().reshape(*logits.shape[:1], -1, *x.shape[-2:]) for x in (query, key))
         rows = self.recorder.select_rows(query.shape[2], query.device)
-        given = _full_precision(logits[:, :, rows])
+        given = _full_precision(logits.detach()[:, :, rows])
         # Some divide the mask by the root of the dimension together with the logits.
         least = torch.finfo(self.recorder.dtype).min / (2 * query.shape[-1] ** 0.5)
         seen = given > max(HIDDEN_BELOW, least)
@@ -238,7 +242,7 @@ class _Functions(AttentionFunctions):
         error = (given - scale * plain)[seen].abs().max() / given[seen].abs().max().clamp_min(1e-30)
         if not error <= ROUNDING + 4 * _half_rounding(query, key, logits):
             raise self.recorder.make_error(module, f"adds a bias to its logits (relative difference {error:.1g})")
-        return self.recorder.record(module, query, key, lambda rows: seen, scale)
+        self.recorder.receive(self.recorder.record(module, query, key, lambda rows: seen, scale))
 
 
 def _half_rounding(*tensors: Tensor) -> float:

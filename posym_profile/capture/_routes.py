@@ -1,11 +1,12 @@
-"""The two routes on which a model's attention can be reached, to look on or to step in.
+"""Reach a model's attention, to look on or to step in, on one of two routes.
 
 * *interface*: transformers dispatches attention through mappings from names such as ``"sdpa"`` to functions. Each
   mapping that the model's own modelling modules hold is overridden for a time, whatever name is in force. Nothing about
   the model changes, so masks, sinks and sliding windows are built as always. (Registering an implementation under a
   new name would not do: several models compare the name and take other paths.)
 * *functions*: GPT-J, CodeGen, Falcon and some others bypass the interface and call torch; there the calls to
-  ``scaled_dot_product_attention``, or a matrix product followed by a softmax, are watched.
+  ``scaled_dot_product_attention``, or a matrix product followed by a softmax, are watched. Planes of these models
+  cannot be edited.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from posym_profile.language_models._refusals import make_unsupported_error
 
 Route = Literal["interface", "functions"]
 ROUTES: tuple[Route, ...] = ("interface", "functions")
 
-SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
-PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, *SUMMED_PRODUCTS)
+PRODUCTS = (
+    *(torch.matmul, Tensor.matmul, Tensor.__matmul__),
+    *(torch.bmm, Tensor.bmm, torch.baddbmm, Tensor.baddbmm),
+)
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
 
@@ -89,49 +91,8 @@ def _eager_attention(module: nn.Module) -> Callable:
     )
 
 
-class AttentionFunctions(TorchFunctionMode):
-    """Sees the calls of torch that attention is made of, before they run; subclasses say what becomes of them."""
-
-    def watching(self) -> bool:
-        """Return whether calls are attention's at the moment."""
-        return True
-
-    def fused(self, attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        """Handle a call of ``scaled_dot_product_attention``, which ``attend(query, key, value)`` carries out."""
-        return attend(query, key, value)
-
-    def product(self, multiply: Callable[..., Tensor], left: Tensor, right: Tensor) -> Tensor:
-        """Handle a matrix product, which ``multiply(left, right)`` carries out."""
-        return multiply(left, right)
-
-    def softmax(self, normalise: Callable[[], Tensor], logits: Tensor) -> Tensor:
-        """Handle a softmax of logits."""
-        return normalise()
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        options = dict(kwargs or {})
-
-        def positional(*names: str) -> tuple:
-            return (*args, *(options.pop(name) for name in names if name in options))
-
-        if not self.watching():
-            return func(*args, **options)
-        if func is nn.functional.scaled_dot_product_attention:
-            query, key, value, *rest = positional("query", "key", "value")
-            named = dict(zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=False)) | options
-            return self.fused(lambda *changed: func(*changed, *rest, **options), query, key, value, **named)
-        if func in PRODUCTS:
-            operands = positional("input", "batch1", "batch2", "other", "mat2")
-            at = int(func in SUMMED_PRODUCTS)
-            before, after = operands[:at], operands[at + 2 :]
-            return self.product(lambda *changed: func(*before, *changed, *after, **options), *operands[at : at + 2])
-        if func in SOFTMAXES:
-            return self.softmax(lambda: func(*args, **options), args[0] if args else options["input"])
-        return func(*args, **options)
-
-
 def limit_to_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a hook leave passes in other threads alone: hooks belong to a model, not to who set them."""
+    """Return a hook that leaves passes in other threads alone: hooks belong to a model, not to who set them."""
     owner = threading.get_ident()
 
     @functools.wraps(hook)

@@ -12,7 +12,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -29,18 +29,16 @@ from posym_profile.capture._capturing import (
 )
 from posym_profile.capture._routes import limit_to_thread
 from posym_profile.capture._wrappers import unwrap, unwrap_to_edit
-from posym_profile.language_models._refusals import (
-    make_unsupported_error,
-)
+from posym_profile.language_models._refusals import make_unsupported_error
+from posym_profile.prompts._drafts import Prompts
 
 # What Hugging Face decoders call the projection.
 PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj", "Wo")
-# Of models that are in use: to ask anew would be a pass for every head that is replaced.
+# Of models that are in use: to ask again would be a pass for every head that is replaced.
 _KNOWN: WeakKeyDictionary[nn.Module, list[tuple[nn.Module, int]]] = WeakKeyDictionary()
 
 # Which heads: layer and head, counted from 0.
 Heads = Sequence[tuple[int, int]]
-Removal = Literal["zero", "mean", "resample"]
 HeadOutputs = Float[Tensor, "prompt token head dim"]
 
 
@@ -72,22 +70,17 @@ def _find_projections(model: Any) -> list[tuple[nn.Module, int]]:
 
 def _find_by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[tuple[nn.Module, int]]:
     """Find the projections of the modules that made these calls."""
-    way = "single heads' outputs can be replaced only where every attention call has a projection of its own"
-    modules = {module for module, _ in calls}
-    if len(modules) < len(calls):
-        raise make_unsupported_error(model, f"attends {len(calls)} times in a pass with {len(modules)} modules", way)
+    modules, numbers = {module for module, _ in calls}, {heads for _, heads in calls}
     projections = []
     for module, heads in calls:
         parts = [part for name, part in module.named_children() if name in PROJECTIONS]
         if len(parts) != 1 or not _width(parts[0]) or _width(parts[0]) % heads:
-            names = ", ".join(PROJECTIONS)
-            why = f"has attention ({type(module).__name__}) without one output projection of its heads ({names})"
-            raise make_unsupported_error(model, why, way)
+            why = f"has attention ({type(module).__name__}) without one output projection of its heads"
+            raise make_unsupported_error(model, why, f"use a model with one ({', '.join(PROJECTIONS)})")
         projections.append((parts[0], heads))
-    numbers = [heads for _, heads in projections]
-    if len(set(numbers)) > 1:
-        why = f"has layers of different numbers of heads ({', '.join(map(str, numbers))})"
-        raise make_unsupported_error(model, why, "use a model of one number")
+    if len(modules) < len(calls) or len(numbers) > 1:
+        why = f"attends {len(calls)} times in a pass with {len(modules)} modules, of {sorted(numbers)} heads"
+        raise make_unsupported_error(model, why, "use a model whose layers attend once each, with equally many heads")
     return projections
 
 
@@ -101,10 +94,9 @@ def _width(projection: nn.Module) -> int:
 def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs | None]) -> Iterator[None]:
     """Let ``change(layer, outputs)`` say what the heads of every layer hand on within the block, in this thread.
 
-    It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
-    looks on. Works with gradients, and within :func:`posym_profile.interventions.edit_rope`. What
-    ``torch.compile`` made of the model does not see the edit: run the model itself in the block. Refuses the models
-    that :func:`find_output_projections` refuses.
+    It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave it as it is. Works with gradients, and
+    within :func:`posym_profile.interventions.edit_rope`. Raises for the models that :func:`find_output_projections`
+    refuses, and for compiled ones.
     """
 
     def hook(layer: int, heads: int) -> Callable:
@@ -112,11 +104,10 @@ def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutpu
             outputs = args[0].unflatten(-1, (heads, -1))
             shape = outputs.shape  # ``change`` may write into its argument
             changed = change(layer, outputs)
-            if changed is not None and getattr(changed, "shape", None) != shape:
-                got = tuple(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
+            if changed is not None and changed.shape != shape:
                 raise ValueError(
                     f"change must return the outputs of all heads, [prompt, token, head, dim], here {tuple(shape)}, or "
-                    f"None to leave them; got {got} for layer {layer}"
+                    f"None to leave them; got {tuple(changed.shape)} for layer {layer}"
                 )
             return None if changed is None else (changed.flatten(-2), *args[1:])
 
@@ -168,8 +159,7 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
         model: a Hugging Face decoder in evaluation mode.
         heads: ``[(layer, head), ...]``, from 0, as :func:`posym_profile.top_heads` names them.
         outputs: of all heads; ``[layer, head, dim]``: the same at every token; ``[layer, token, head, dim]``: at each
-            token its own, for passes over so many tokens; ``[prompt, layer, token, head, dim]``, as
-            :func:`record_head_outputs` gives them: for passes over so many prompts as well.
+            token its own; ``[prompt, layer, token, head, dim]``, as :func:`record_head_outputs` gives them.
 
     Raises:
         UnsupportedModelError: see :func:`find_output_projections`.
@@ -181,139 +171,91 @@ def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
     """
     model = unwrap_to_edit(model)
     check_model(model)
-    form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
-    layers, number, _ = require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
+    if outputs.ndim == 3:
+        outputs = outputs[:, None]
+    if outputs.ndim == 4:
+        outputs = outputs[None]
+    layers, number, _ = require_outputs(model, outputs[0, :, 0])
+    chosen = _group_by_layer(heads, layers, number)
 
-    def read_given(layer: int, current: Tensor) -> Tensor:
-        if form and tuple(current.shape[2 - len(form) : 2]) != tuple(form):
-            what = "prompts and tokens" if len(form) == 2 else "tokens"
+    def change(layer: int, current: HeadOutputs) -> HeadOutputs | None:
+        if layer not in chosen:
+            return None
+        given = outputs[:, layer]
+        if any(size not in (1, here) for size, here in zip(given.shape[:2], current.shape[:2], strict=True)):
             raise ValueError(
-                f"outputs are of {tuple(form)} {what}, and the pass is over {tuple(current.shape[:2])} prompts and "
-                "tokens; pass outputs [layer, head, dim] to say the same everywhere, or use_cache=False and prompts of "
-                "one length"
+                f"outputs are of {tuple(given.shape[:2])} prompts and tokens, and the pass is over "
+                f"{tuple(current.shape[:2])}; pass outputs [layer, head, dim] to say the same everywhere, or "
+                "use_cache=False and prompts of one length"
             )
-        return outputs[:, layer] if outputs.ndim == 5 else outputs[layer]
+        current = current.clone()
+        current[:, :, chosen[layer]] = given[..., chosen[layer], : current.shape[-1]].to(current)
+        return current
 
-    with _replace_outputs(model, _group_by_layer(heads, layers, number), read_given):
+    with edit_head_outputs(model, change):
         yield
 
 
 @contextlib.contextmanager
 def ablate_heads(
-    model: Any,
-    heads: Heads,
-    *,
-    by: Removal = "zero",
-    input_ids: Int64[Tensor, "prompt token"] | None = None,
-    seed: int = 0,
+    model: Any, heads: Heads, *, mean_over: Prompts | Int64[Tensor, "prompt token"] | None = None
 ) -> Iterator[None]:
     """Let some heads say nothing about the prompt at hand within the block; see :func:`edit_head_outputs`.
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
         heads: ``[(layer, head), ...]``, from 0, as :func:`posym_profile.top_heads` names them.
-        by: ``"zero"``: they hand on zeros, which later layers may never have met; ``"mean"``: their mean over all
-            tokens of ``input_ids``; ``"resample"``: each prompt of a pass gets what they say on one of ``input_ids``,
-            drawn at random, at the same tokens.
-        input_ids: prompts that means are taken over or that outputs are drawn from; with ``"resample"`` of as many
-            tokens as the passes.
-        seed: of the draws.
+        mean_over: prompts over all of whose tokens heads hand on their mean; by default they hand on zeros, which later
+            layers may never have met.
 
     Raises:
         UnsupportedModelError, ValueError: see :func:`patch_heads`.
 
-    >>> with ablate_heads(model, [(5, 1)]):  # doctest: +SKIP
+    >>> with ablate_heads(model, [(5, 1)], mean_over=prompts):  # doctest: +SKIP
     ...     accuracy = choose_answers(model, prompts).accuracy
     """
-    if by not in get_args(Removal):
-        raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Removal)))}; got {by!r}")
-    if (input_ids is None) != (by == "zero"):
-        rule = "needs input_ids, prompts to take other outputs from" if input_ids is None else "takes no input_ids"
-        raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
+    if not heads:
+        raise ValueError("heads must be a list of at least one (layer, head), as [(5, 1)]")
     model = unwrap_to_edit(model)
-    check_model(model)
-    layers, number, width = _measure_outputs(model)
-    chosen = _group_by_layer(heads, layers, number)
-    if not chosen:
-        raise _make_heads_error("a list of at least one (layer, head)", heads)
-    other = torch.zeros(layers, number, width) if input_ids is None else record_head_outputs(model, input_ids).outputs
-    if by != "resample":
-        with patch_heads(model, heads, other if by == "zero" else other.double().mean((0, 2)).to(other)):
-            yield
-        return
-    generator = torch.Generator().manual_seed(seed)
-    drawn: list[Tensor] = []
-
-    def draw(layer: int, current: Tensor) -> Tensor:
-        if layer == min(chosen):  # one draw a prompt and pass, for all heads
-            drawn[:] = [torch.randint(len(other), current.shape[:1], generator=generator).to(other.device)]
-        if current.shape[1] != other.shape[2]:
-            raise ValueError(
-                f"outputs are drawn at the same tokens, and input_ids have {other.shape[2]} where the pass has "
-                f"{current.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
-            )
-        return other[drawn[0], layer]
-
-    with _replace_outputs(model, chosen, draw):
+    if mean_over is None:
+        check_model(model)
+        outputs = torch.zeros(_measure_outputs(model))
+    else:
+        said = record_head_outputs(model, getattr(mean_over, "input_ids", mean_over)).outputs
+        outputs = said.double().mean((0, 2)).to(said)
+    with patch_heads(model, heads, outputs):
         yield
 
 
-def _replace_outputs(
-    model: Any, chosen: dict[int, list[int]], make: Callable[[int, HeadOutputs], Tensor]
-) -> contextlib.AbstractContextManager[None]:
-    """Let the chosen heads of each layer hand on their part of ``make(layer, outputs)`` within the block."""
-
-    def change(layer: int, outputs: HeadOutputs) -> HeadOutputs | None:
-        if layer not in chosen:
-            return None
-        new, outputs = make(layer, outputs)[..., chosen[layer], : outputs.shape[-1]], outputs.clone()
-        outputs[:, :, chosen[layer]] = new.to(outputs)
-        return outputs
-
-    return edit_head_outputs(model, change)
-
-
 def _group_by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
-    """Return the heads of each layer; refuse what is no head of the model."""
-    try:
-        places = [(operator.index(layer), operator.index(head)) for layer, head in heads]
-    except (TypeError, ValueError):
-        raise _make_heads_error("a list of (layer, head), whole numbers", heads) from None
+    """Return the heads of each layer; raise if the model lacks one."""
     chosen: dict[int, list[int]] = {}
-    for layer, head in places:
-        if layer not in range(layers) or head not in range(number):
+    for layer, head in heads:
+        if operator.index(layer) not in range(layers) or operator.index(head) not in range(number):
             raise ValueError(
                 f"layer and head must be from 0 to {layers - 1} and from 0 to {number - 1}; got {layer} and {head}"
             )
-        chosen.setdefault(layer, []).append(head)
+        chosen.setdefault(int(layer), []).append(int(head))
     return chosen
 
 
-def _make_heads_error(what: str, heads: object) -> ValueError:
-    return ValueError(
-        f"heads must be {what}; got {heads!r}. Pass pairs, as [(5, 1)], or what top(k, 'positional') of a profile "
-        "returns"
-    )
-
-
 def check_prompts(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
-    """Return token ids on the model's device; refuse what cannot be run, and a model that gives no answer."""
+    """Return token ids on the model's device; raise if they, or the model, cannot be run."""
     check_model(model)
     ids = check_input_ids(input_ids, least=least)
     require_known_tokens("input_ids", ids, get_input_embeddings(model))
     return ids.to(find_input_device(model))
 
 
-def require_outputs(model: Any, outputs: Tensor, tokens: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the numbers of layers, heads and dimensions of the model's outputs of heads; refuse other outputs."""
-    layers, heads, width = _measure_outputs(model)
-    shape = (layers, *tokens, heads, width)
+def require_outputs(model: Any, outputs: Float[Tensor, "layer head dim"]) -> tuple[int, int, int]:
+    """Return the numbers of layers, heads and dimensions of the model's outputs of heads; raise for other outputs."""
+    shape = _measure_outputs(model)
     if tuple(outputs.shape) != shape:
         raise ValueError(
-            f"outputs must have shape [layer, {'token, ' if tokens else ''}head, dim], {shape} for this model"
-            f"{' and prompt' if tokens else ''}; got {tuple(outputs.shape)}. Take them from record_head_outputs"
+            f"outputs must have shape [layer, head, dim], {shape} for this model, or so for each token and prompt; got "
+            f"{tuple(outputs.shape)}. Take them from record_head_outputs"
         )
-    return layers, heads, width
+    return shape
 
 
 def _measure_outputs(model: Any) -> tuple[int, int, int]:

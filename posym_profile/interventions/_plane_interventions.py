@@ -113,31 +113,17 @@ def remove_planes(
 
 
 def change_base(
-    base: float | None = None,
-    *,
-    times: float | None = None,
-    layers: Sequence[int] | None = None,
-    heads: Sequence[tuple[int, int]] | None = None,
+    times: float, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
 ) -> Intervention:
-    """Give the planes that rotate the angles of another base.
-
-    Args:
-        base: of all layers alike, without any scaling: ``base ** (-(k - 1) / planes)``.
-        times: instead of ``base``, what every layer's own base is multiplied by; scaled angles stay scaled.
-        layers, heads: as in :class:`Intervention`.
-    """
-    if (base is None) == (times is None):
-        raise ValueError(f"exactly one of base and times says what the new base is; got base={base}, times={times}")
-    factor = float(times if base is None else base)  # pyright: ignore[reportArgumentType]
-    if not 0 < factor < math.inf:
-        raise ValueError(f"a base, or a factor of one, must be a positive finite number; got {factor}")
+    """Give the planes that rotate the angles of another base: every layer's own, multiplied by ``times``."""
+    if not 0 < times < math.inf:
+        raise ValueError(f"a factor of a base must be a positive finite number; got {times}")
 
     def change(angles: Tensor) -> tuple[Tensor, Tensor]:
         rotating = angles > 0
         new = angles.clone()
         if count := int(rotating.sum()):
-            powers = rope_angles(2 * count, factor).to(angles.device)
-            new[rotating] = (powers if times is None else angles[rotating] * powers).to(angles.dtype)
+            new[rotating] *= rope_angles(2 * count, times).to(angles)
         return new, select_all(angles)
 
     return Intervention(change=change, layers=layers, heads=heads)

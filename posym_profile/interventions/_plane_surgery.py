@@ -27,15 +27,9 @@ from torch import Tensor, nn
 from posym_core.metrics import BlockLayout
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import ONE_AT_A_TIME, forward_with_hook
-from posym_profile.capture._routes import (
-    AttentionFunctions,
-    Route,
-    limit_to_thread,
-    replace_forward,
-    wrap_interface,
-)
+from posym_profile.capture._routes import limit_to_thread, replace_forward, wrap_interface
 from posym_profile.interventions._plane_interventions import Intervention
-from posym_profile.language_models._refusals import check_apart
+from posym_profile.language_models._refusals import make_unsupported_error
 from posym_profile.planes._rotary_planes import Planes, find_planes
 from posym_profile.scores._head_table import make_dataset
 from posym_profile.scores._layer_heads import LayerHeads
@@ -62,30 +56,6 @@ class EditedModel:
     angles: list[Float[Tensor, "head plane"]]
     kept: list[Bool[Tensor, "head plane"]]
 
-    def adapt_measure(
-        self, measure: Callable[[LayerHeads], dict[str, Tensor]]
-    ) -> Callable[[LayerHeads], dict[str, Tensor]]:
-        """Adapt ``measure`` for :func:`posym_profile.scores.map_layers` within the block to the angles as they are now.
-
-        Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.
-        Pass the model's ``planes`` along.
-        """
-
-        def measure_layer(heads: LayerHeads) -> dict[str, Tensor]:
-            kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
-            if len(kinds) == 1:
-                return measure(replace(heads, angles=kinds[0]))
-            measured: dict[str, Tensor] = {}
-            for number, angles in enumerate(kinds):
-                index = (kind == number).nonzero().flatten()
-                for name, value in measure(replace(heads.select_heads(index), angles=angles)).items():
-                    if name not in measured:
-                        measured[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
-                    measured[name][:, index.to(value.device)] = value
-            return measured
-
-        return measure_layer
-
     def profile(
         self,
         input_ids: Int[Tensor, "prompt token"],
@@ -94,13 +64,17 @@ class EditedModel:
         block_length: int,
         blocks: int | None = None,
         tau: float = 1e-4,
-        progress: bool = False,
     ) -> Dataset:
-        """Score every head of the edited model; see :func:`posym_profile.profile`."""
+        """Score every head of the edited model within the block; see :func:`posym_profile.profile`."""
         length = input_ids.shape[-1]
         swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau).fit(length)
-        measure = self.adapt_measure(partial(score_layer, swaps=swaps))
-        measured = map_layers(self.model, input_ids, measure, planes=self.planes, progress=progress)
+
+        def measure(heads: LayerHeads) -> dict[str, Tensor]:
+            angles = self.angles[heads.layer]
+            # Heads that turn differently have keys of their own.
+            return score_layer(replace(heads, angles=angles[0] if (angles == angles[0]).all() else angles), swaps)
+
+        measured = map_layers(self.model, input_ids, measure, planes=self.planes)
         return describe_prompts(make_dataset(measured, LAST), self.model, [length] * len(measured["entropy"]), swaps)
 
 
@@ -110,14 +84,13 @@ def edit_rope(
 ) -> Iterator[EditedModel]:
     """Let the model attend with other planes within the block, in this thread.
 
-    What ``torch.compile`` made of the model does not see the edit: run the model itself in the block.
-
     Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
     count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
     pass several interventions, which follow one another.
 
     Args:
-        model: a Hugging Face decoder with rotary encoding, in evaluation mode.
+        model: a Hugging Face decoder with rotary encoding, in evaluation mode, whose layers attend through
+            transformers' attention interface, each with a module of its own; GPT-J, CodeGen and Falcon do not.
         interventions: what to do; none leaves every bit as it was.
         length: tokens of the prompts in question; matters where the model's angles depend on it.
         planes: what :func:`posym_profile.planes.find_planes` found for this model and length, to save
@@ -132,19 +105,19 @@ def edit_rope(
     """
     if planes is None:
         if length is None:
-            raise ValueError(
-                "angles may depend on the length of the prompt; got neither length nor planes. Pass length=, the "
-                "tokens of the prompts, or planes=find_planes(model, length)"
-            )
+            raise ValueError("angles may depend on the prompts' length; pass length=, or planes=find_planes(...)")
         planes = find_planes(model, length)
     calls: list[AttentionInputs] = []
-    route = forward_with_hook(model, torch.ones(1, 2, dtype=torch.long), calls.append, keep=True)
+    route = forward_with_hook(model, torch.ones(1, 2, dtype=torch.long), calls.append)
     if len(planes) != len(calls):
         raise ValueError(
             f"the model makes {len(calls)} attention calls, but planes were given for {len(planes)}; "
             "pass planes=find_planes(model, length) of this model"
         )
-    check_apart(model, [call.module for call in calls])
+    modules = [call.module for call in calls]
+    if route != "interface" or len(set(modules)) < len(modules):
+        why = "has layers that share one attention module, or that do not attend through transformers' interface"
+        raise make_unsupported_error(model, why, "use a model whose planes can be edited layer by layer")
     edited = EditedModel(model=model, planes=list(planes), angles=[], kept=[])
     for call, layer_planes in zip(calls, planes, strict=True):
         edited.angles.append(layer_planes.angles.expand(call.query.shape[1], -1).clone())
@@ -158,7 +131,7 @@ def edit_rope(
         # The library's table of attention functions belongs to all models: one at a time, as with taps.
         stack.enter_context(ONE_AT_A_TIME)
         for layer, call in enumerate(calls):
-            changed = _ChangedLayer(edited, layer, call, place, route)
+            changed = _ChangedLayer(edited, layer, call, place)
             if changed.touched.any():
                 # While the module runs, and not longer: so that a tap, whenever entered, looks on from within.
                 stack.enter_context(replace_forward([call.module], partial(changed.run_module, model)))
@@ -176,31 +149,27 @@ def edit_rope(
 def _apply(intervention: Intervention, edited: EditedModel) -> None:
     """Change angles and kept planes of the heads that an intervention names."""
     layers = len(edited.angles)
-    if intervention.heads is not None:
-        chosen = [(int(layer), [int(head)]) for layer, head in intervention.heads]
-    else:
-        named = range(layers) if intervention.layers is None else intervention.layers
-        chosen = [(int(layer), None) for layer in named]
-    for layer, heads in chosen:
-        if not 0 <= layer < layers:
-            raise ValueError(f"attention layers run from 0 to {layers - 1}; got layer {layer}")
-        count = len(edited.angles[layer])
-        for head in range(count) if heads is None else heads:
-            if not 0 <= head < count:
-                raise ValueError(f"heads of layer {layer} run from 0 to {count - 1}; got head {head}")
-            angles, kept = intervention.change(edited.angles[layer][head])
-            edited.angles[layer][head] = angles
-            edited.kept[layer][head] &= kept
+    heads = intervention.heads
+    if heads is None:
+        chosen = range(layers) if intervention.layers is None else intervention.layers
+        # A layer that is not there is refused below.
+        heads = [(layer, head) for layer in chosen for head in range(len(edited.angles[min(layer, layers - 1)]))]
+    for layer, head in heads:
+        if not 0 <= layer < layers or not 0 <= head < len(edited.angles[layer]):
+            raise ValueError(
+                f"the model has attention layers 0 to {layers - 1} of {len(edited.angles[0])} heads, counted from 0; "
+                f"got head {head} of layer {layer}"
+            )
+        edited.angles[layer][head], kept = intervention.change(edited.angles[layer][head])
+        edited.kept[layer][head] &= kept
 
 
 class _ChangedLayer:
     """One attention call with its queries and keys turned on, or their planes taken out."""
 
-    def __init__(
-        self, edited: EditedModel, layer: int, call: AttentionInputs, place: dict[str, Tensor | None], route: Route
-    ) -> None:
+    def __init__(self, edited: EditedModel, layer: int, call: AttentionInputs, place: dict[str, Tensor | None]) -> None:
         planes = edited.planes[layer]
-        self.module, self.place, self.route, self.heads = call.module, place, route, call.query.shape[1]
+        self.module, self.place, self.heads = call.module, place, call.query.shape[1]
         delta = edited.angles[layer] - planes.angles
         kept = edited.kept[layer]
         self.touched = (delta != 0) | ~kept
@@ -215,8 +184,7 @@ class _ChangedLayer:
 
     def run_module(self, model: nn.Module, run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
         """Run the module with changed queries and keys."""
-        interface = self.route == "interface"
-        with wrap_interface(model, {module}, self.around) if interface else _ChangedFunctions(self):
+        with wrap_interface(model, {module}, self.around):
             return run(*args, **inputs)
 
     def around(self, function: Callable, module: nn.Module, query, key, value, *rest: Any, **options: Any) -> Any:
@@ -263,33 +231,3 @@ class _ChangedLayer:
         for place, old, new in zip((first, second), before, after, strict=True):
             full[..., place] = torch.where(change[:, None], new.to(x.dtype), old)
         return full[..., : self.dim]
-
-
-class _ChangedFunctions(AttentionFunctions):
-    """The same for modules that call torch themselves: the first product of queries with keys that they make."""
-
-    def __init__(self, layer: _ChangedLayer) -> None:
-        super().__init__()
-        self.layer, self.done = layer, False
-
-    def watching(self) -> bool:
-        return not self.done
-
-    def fused(self, attend, query, key, value, **options):
-        self.done = True
-        return attend(*self.layer.change_inputs(query, key, value))
-
-    def product(self, multiply, left, right):
-        dim = self.layer.dim
-        if not (left.ndim == right.ndim in (3, 4) and left.shape[-1] == right.shape[-2] == dim):
-            return multiply(left, right)
-        if left.shape[-2] > right.shape[-1]:
-            return multiply(left, right)
-        self.done = True
-        query, key = left, right.transpose(-1, -2)
-        if folded := left.ndim == 3:  # heads with prompts
-            query, key = (x.unflatten(0, (-1, self.layer.heads)) for x in (query, key))
-        query, key, _ = self.layer.change_inputs(query, key, key)
-        if folded:
-            query, key = query.flatten(0, 1), key.flatten(0, 1)
-        return multiply(query, key.transpose(-1, -2))

@@ -1,6 +1,6 @@
 """Pretrained language models: loaded, packaged, taught by additions of low rank, asked, or refused with a reason."""
 
-from posym_profile.language_models._answers import Choices, choose_answers, compute_last_logits
+from posym_profile.language_models._answers import Choices, choose_answers, compute_last_logits, run_with_cache
 from posym_profile.language_models._loading import PACKAGED, load_model, load_tokenizer
 from posym_profile.language_models._low_rank import LoraWeights, add_lora, find_matrix, merge_lora, read_factors
 from posym_profile.language_models._packaged import MODELS, NAMES
@@ -24,4 +24,5 @@ __all__ = [
     "make_unsupported_error",
     "merge_lora",
     "read_factors",
+    "run_with_cache",
 ]

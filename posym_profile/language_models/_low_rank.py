@@ -45,10 +45,7 @@ def add_lora(model: nn.Module, factors: LoraWeights) -> None:
                 f"{list(up.shape)} times {list(down.shape)}: it was made for another model"
             )
         if weight.is_meta:
-            raise ValueError(
-                f"the weights of {name} are kept on disk (device_map), where nothing can be added to them; load the "
-                "model without device_map, or on a machine that holds it"
-            )
+            raise ValueError(f"the weights of {name} are kept on disk; load the model without device_map")
         wide = torch.promote_types(weight.dtype, torch.float32)
         sums[name] = weight.to(wide) + up.to(weight.device, wide) @ down.to(weight.device, wide)
     with torch.no_grad():
@@ -57,20 +54,13 @@ def add_lora(model: nn.Module, factors: LoraWeights) -> None:
 
 
 def read_factors(path: Path, *, expected: str | None = None) -> dict[str, Tensor]:
-    """Read factors from a safetensors file; ``expected`` is its SHA-256, or None for no check.
-
-    Raises:
-        FileNotFoundError: if it is not there.
-        ValueError: if it is not the expected file.
-    """
+    """Read factors from a safetensors file; raise if its SHA-256 is another than ``expected``, None for no check."""
     from safetensors.torch import load_file
 
-    if not path.is_file():
-        raise FileNotFoundError(f"the additions {path.name} are not there; install posym-core anew")
     if expected is not None and (digest := sha256(path)) != expected:
         raise ValueError(
             f"the additions {path.name} were altered or are others: their SHA-256 is {digest[:12]}..., not "
-            f"{expected[:12]}...; install posym-core anew"
+            f"{expected[:12]}...; install posym-core again"
         )
     return load_file(path)
 
@@ -84,15 +74,9 @@ def _names(factors: LoraWeights) -> list[str]:
 
 
 def find_matrix(model: nn.Module, name: str) -> Any:
-    """Return the module of that name, whose weight must be a matrix; refuse a name that the model lacks."""
-    try:
-        module = model.get_submodule(name)
-    except AttributeError:
-        raise ValueError(
-            f"{type(model).__name__} has no module {name}, which the additions are for; pass the model that they were "
-            "made for"
-        ) from None
+    """Return the module of that name; raise if the model has none whose weight is a matrix."""
+    module = dict(model.named_modules()).get(name)
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 2:
-        raise ValueError(f"additions are made to matrices, but {name} of {type(model).__name__} has none")
+        raise ValueError(f"{type(model).__name__} has no module {name} with a matrix, which the additions are for")
     return module

@@ -1,17 +1,8 @@
-"""What a model's configuration says of it: rotary bases, attention windows. Nothing is loaded."""
+"""Read what a model's configuration says of it: its text part, its attention windows. Nothing is loaded."""
 
 from __future__ import annotations
 
 from typing import Any
-
-
-def find_rope_bases(rope: Any) -> tuple[float, ...]:
-    """Return the rotary bases that a configuration names, of all layers or by kind of layer, ascending."""
-    if not isinstance(rope, dict):
-        return ()
-    if "rope_theta" in rope:
-        return (float(rope["rope_theta"]),)
-    return tuple(sorted({base for part in rope.values() for base in find_rope_bases(part)}))
 
 
 def get_text_config(config: Any) -> Any:

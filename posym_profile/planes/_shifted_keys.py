@@ -25,7 +25,7 @@ from posym_profile.capture._capturing import ONE_AT_A_TIME, check_model, find_in
 from posym_profile.capture._full_precision import HALF, compute_in_float32
 from posym_profile.capture._routes import Route, replace_forward
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._refusals import UnsupportedModelError, check_rotation, make_unsupported_error
+from posym_profile.language_models._refusals import WAY_OUT, UnsupportedModelError, make_unsupported_error
 
 TOKENS = 16
 SHIFTS = tuple(8**power for power in range(7))
@@ -108,7 +108,12 @@ class ShiftedKeys:
             self.route: Route = forward_with_hook(
                 self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
             )
-        check_rotation(self.name, any(move_to_cpu(looks_ahead)), positioned)
+        if any(move_to_cpu(looks_ahead)):
+            why = "attends as an encoder: its first token sees those behind it, and prompts are read from their last"
+            raise make_unsupported_error(self.name, why)
+        if not positioned:
+            why = "takes no position_ids, so that its keys cannot be asked for at other positions"
+            raise make_unsupported_error(self.name, why, f"{WAY_OUT} that takes position_ids")
         self.bypassed = self.find_bypassed()
 
     def find_bypassed(self) -> list[nn.Module]:
@@ -186,7 +191,7 @@ class ShiftedKeys:
         keys: list[Tensor] = []
 
         def receive(call: AttentionInputs) -> None:
-            keys.append(call.keys[:, :, :-1].flatten(1, 2).clone())
+            keys.append(call.keys[:, :, :-1].flatten(1, 2))
             if self.leave:
                 raise _AnsweredError
 

@@ -11,7 +11,7 @@ from posym_profile.prompts._drafts import (
     shuffle,
 )
 from posym_profile.prompts._lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
-from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, find_prompt_task, make_prompts
+from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts
 from posym_profile.prompts._text import read_reference_text
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "binding_prompts",
     "draft_prompts",
     "draw_balanced",
-    "find_prompt_task",
     "find_single_words",
     "index_prompts",
     "induction_prompts",

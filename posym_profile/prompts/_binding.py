@@ -20,7 +20,6 @@ from posym_profile.prompts._drafts import (
     draft_prompts,
     draw_balanced,
     find_single_words,
-    read_words,
     shuffle,
 )
 
@@ -70,7 +69,6 @@ TEMPLATES = {
 
 # Between the seeds of what a prompt says and of what stands in front of it.
 SEED_APART = 1_000_003
-SAYS = "facts that give each name an attribute, and a question about one of them"
 
 
 def binding_prompts(
@@ -117,25 +115,10 @@ def binding_prompts(
     require_counts(facts=(facts, 2), count=(count, 1), lead=(lead, 0))
     wording = TEMPLATES[template]
     tokens = PromptTokens(tokenizer)
-    names = list(find_single_words(tokens, "names", facts))
-    if len(names) < facts + lead:
-        raise ValueError(
-            f"every fact needs a name of its own, but only {len(names)} names are one token for this tokenizer and "
-            f"facts={facts} with lead={lead}; pass lead={len(names) - facts} or less"
-        )
-    attribute_ids = tokens.select_single(read_words(wording.attributes))
+    names = list(find_single_words(tokens, "names", facts + lead))
+    attribute_ids = find_single_words(tokens, wording.attributes, 2)
     attributes = list(attribute_ids)
-    if len(attributes) < 2:
-        raise ValueError(
-            f"template {template!r} has {len(attributes)} attributes of one token for this tokenizer, and 2 are "
-            f"needed; pass another template: {', '.join(map(repr, TEMPLATES))}"
-        )
-    verbs = list(tokens.select_single(read_words(wording.verbs))) if vary_frame else [wording.verb]
-    if vary_frame and len(verbs) < 2:
-        raise ValueError(
-            f"template {template!r} has {len(verbs)} verbs of one token for this tokenizer, and 2 are needed to vary "
-            "the frame; pass vary_frame=False or another template"
-        )
+    verbs = list(find_single_words(tokens, wording.verbs, 2)) if vary_frame else [wording.verb]
     # What is in front and how it is worded is drawn apart, so that the facts behind it stay the same.
     generator, apart = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + SEED_APART)
     drafts = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -46,6 +46,7 @@ class Prompts:
         answer_ids: tokens that a model may choose from.
         target: which of them is right: ``answer_ids[p, target[p]]``.
         texts: the prompts as text, without the mark of beginning.
+        names: what tables call the prompts.
     """
 
     input_ids: Int64[Tensor, "prompt token"]
@@ -55,6 +56,15 @@ class Prompts:
     answer_ids: Int64[Tensor, "prompt alternative"]
     target: Int64[Tensor, " prompt"]
     texts: list[str]
+    names: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    def __getitem__(self, rows: slice) -> Prompts:
+        """Return some of the prompts."""
+        of_prompts = ("input_ids", "answer_ids", "target", "texts", "names")
+        return replace(self, **{name: getattr(self, name)[rows] for name in of_prompts})
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -65,10 +75,20 @@ class Prompts:
         return {"start": self.start, "block_length": self.block_length, "blocks": self.blocks}
 
 
-def find_beginning(tokenizer: Any) -> list[int]:
-    """Return the tokenizer's mark of beginning as a list of one token; an empty list if it has none."""
-    mark = getattr(tokenizer, "bos_token_id", None)
-    return [] if mark is None else [mark]
+def are_bare_lists(prompts: Prompts) -> bool:
+    """True if in every prompt all blocks share half of their tokens, and none of this stands in front.
+
+    In such a list the blocks' keys differ in how many such sentences came before them, and heads read that; see
+    :func:`posym_profile.origin_cube`.
+    """
+    start, length = prompts.start, prompts.block_length
+    blocks = prompts.input_ids[:, start : start + prompts.blocks * length].unflatten(1, (prompts.blocks, length))
+    shared = (blocks == blocks[:, :1]).all(1)
+    repeats = 2 * shared.sum(1) >= length
+    if start >= length:
+        front = prompts.input_ids[:, start - length : start]
+        repeats &= ~((front == blocks[:, 0]) | ~shared).all(1)
+    return bool(repeats.all())
 
 
 class PromptTokens:
@@ -84,7 +104,8 @@ class PromptTokens:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.anchor = tokenizer(ANCHOR, add_special_tokens=False)["input_ids"]
-        self.beginning = find_beginning(tokenizer)
+        mark = getattr(tokenizer, "bos_token_id", None)
+        self.beginning = [] if mark is None else [mark]
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; none of one that this tokenizer joins with what stands before it."""
@@ -123,15 +144,12 @@ def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
     Raises:
         ValueError: if blocks are not the same tokens wherever they stand, or prompts do not come out equally long.
     """
-    for what, numbers in (
-        ("blocks", {len(draft.blocks) for draft in drafts}),
-        ("answers", {len(draft.answers) for draft in drafts}),
-    ):
-        if len(numbers) != 1:
-            raise ValueError(
-                f"there must be a draft, and all must have equally many {what}; got {len(drafts)} drafts with "
-                f"{sorted(numbers)} {what}; make prompts of different shapes apart"
-            )
+    shapes = sorted({(len(draft.blocks), len(draft.answers)) for draft in drafts})
+    if len(shapes) != 1:
+        raise ValueError(
+            f"there must be a draft, and all must have equally many blocks and answers; got {len(drafts)} drafts with "
+            f"{shapes}; make prompts of different shapes apart"
+        )
     first = drafts[0]
     opening = tokens.tokenize([first.before])[0] if first.before else []
     length = len(tokens.tokenize(first.blocks[:1])[0])
@@ -170,8 +188,8 @@ def find_single_words(tokens: PromptTokens, kind: str, needed: int) -> dict[str,
     words = tokens.select_single(read_words(kind))
     if len(words) < needed:
         raise ValueError(
-            f"every block needs a word of its own, but only {len(words)} {kind} are one token for this tokenizer and "
-            f"facts={needed}; pass facts={len(words)} or fewer"
+            f"{needed} different {kind} are needed, but only {len(words)} are one token for this tokenizer; pass fewer "
+            "facts or another task"
         )
     return words
 

@@ -1,8 +1,8 @@
 """Keep profiles of whole sets of prompts in folders.
 
 A folder holds ``scores.nc`` (all that was measured, an :class:`xarray.Dataset` with its settings and where its numbers
-come from), ``heads.csv`` (a row a head), ``prompts.jsonl`` (the prompts, as a prompt file) and what else was asked for,
-such as figures. It is written beside its place, under another name, and then renamed: a folder is a finished profile.
+come from), ``heads.csv`` (a row a head) and what else was asked for, such as figures. It is written beside its place,
+under another name, and then renamed: a folder is a finished profile.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posym_core.store import ResultError, write_files
-from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._tables import write_heads_table
+from posym_profile.scores._head_table import tabulate_heads
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from xarray import Dataset
 
-SCORES, HEADS, PROMPTS_FILE = "scores.nc", "heads.csv", "prompts.jsonl"
+SCORES, HEADS = "scores.nc", "heads.csv"
 # Names of what a profile may hold.
-ENDINGS = {".nc", ".csv", ".jsonl", ".svg", ".html"}
+ENDINGS = {".nc", ".csv", ".svg", ".html"}
 
 
 class ProfileError(ResultError):
@@ -69,9 +69,9 @@ def read_scores(folder: Path) -> Dataset:
         raise ProfileError(f"{folder / SCORES} cannot be read ({error}); measure again with --force") from error
 
 
-def write_profile(folder: Path, scores: Dataset, prompts: Sequence[BlockedPrompt], pages: Mapping[str, bytes]) -> None:
+def write_profile(folder: Path, scores: Dataset, pages: Mapping[str, bytes]) -> None:
     """Write a profile with its pages to its folder: beside its place, and then in one step there."""
-    contents = {HEADS: write_heads_table(scores), PROMPTS_FILE: write_prompts(prompts), **pages}
+    contents = {HEADS: _write_csv(tabulate_heads(scores)), **pages}
     place = folder.absolute()
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
@@ -81,3 +81,18 @@ def write_profile(folder: Path, scores: Dataset, prompts: Sequence[BlockedPrompt
         beside.rename(place)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def write_table_of_models(scores: Mapping[str, Dataset]) -> bytes:
+    """Write the heads of several models as one table, whose first column names the model."""
+    import pandas
+
+    # A name that a spreadsheet would take for a formula becomes text.
+    cells = {name: f"'{name}" if name[0] in "=+-@" else name for name in scores}
+    tables = [tabulate_heads(x).assign(model=cells[name]) for name, x in scores.items()]
+    columns = ["model", *dict.fromkeys(name for table in tables for name in table if name != "model")]
+    return _write_csv(pandas.concat(tables).loc[:, columns])
+
+
+def _write_csv(table: DataFrame) -> bytes:
+    return table.to_csv(index=False, float_format="%.7g", lineterminator="\n").encode(errors="backslashreplace")

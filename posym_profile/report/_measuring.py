@@ -1,21 +1,25 @@
-"""Measure prompts of a profile a batch at a time, in this process or in others."""
+"""What to measure, and measuring it a batch of prompts at a time, in this process or in others."""
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from posym_core.store import choose_device, describe_device, hold
+from posym_core._checks import require_count, require_counts, require_positive
+from posym_core.store import choose_device, describe_device, hold, sha256
 from posym_profile.language_models._answers import choose_answers
-from posym_profile.language_models._loading import load_model
-from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt, group_prompts, join_prompts
+from posym_profile.language_models._loading import PACKAGED, identify_model, load_model, require_one_place
+from posym_profile.prompts._drafts import Prompts
+from posym_profile.prompts._prompt_tasks import find_prompt_task, make_prompts
+from posym_profile.report._prompt_files import read_prompts
 from posym_profile.scores._cubes import origin_cube
 from posym_profile.scores._layer_measurement import TOKENS_A_BATCH
 from posym_profile.scores._profiling import profile
@@ -23,10 +27,59 @@ from posym_profile.scores._profiling import profile
 if TYPE_CHECKING:
     from xarray import Dataset
 
-# However short prompts are, this many are measured in one pass.
+# However short prompts are, this many are measured in one pass; else about 4,096 tokens.
 PROMPTS_A_PASS = 16
-# Of the symbolic part of a prompt: what goes with these.
-OF_SYMBOLIC_PART = ("symbol", "origin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """What to measure: the options of ``posym profile``, by their names, and as its help describes them.
+
+    Either ``task`` or ``input`` is given. They are checked before anything is loaded.
+    """
+
+    model: str = PACKAGED
+    task: str | None = None
+    facts: int = 16
+    prompts: int = 64
+    seed: int = 0
+    input: str | None = None
+    tau: float = 1e-4
+    per_frequency: bool = False
+    visible_only: bool = False
+    cube: bool = False
+    labels: bool = False
+    batch_size: int | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    device_map: str | None = None
+
+    def __post_init__(self) -> None:
+        require_one_place(self.device, self.device_map)
+        require_positive("tau", self.tau)
+        if self.batch_size is not None:
+            require_count("batch_size", self.batch_size, 1)
+        if self.input is None:
+            require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
+            find_prompt_task(str(self.task))
+
+    def describe_settings(self) -> dict[str, Any]:
+        """Describe all that the numbers depend on, as JSON."""
+        left_out = ("facts", "prompts", "seed") if self.input is not None else ()
+        described = {name: value for name, value in asdict(self).items() if name not in left_out}
+        if self.input is not None:
+            described |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
+        if self.task is not None and ":" in self.task:
+            described["task_sha256"] = sha256(Path(inspect.getfile(find_prompt_task(self.task))))
+        return described | {"identity": identify_model(self.model)}
+
+    def make_prompts(self, tokenizer: Any) -> list[Prompts]:
+        """Make the prompts of the task, or read those of the input file."""
+        if self.input is not None:
+            return read_prompts(self.input, tokenizer)
+        drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
+        prompts = make_prompts(tokenizer, str(self.task), **drawn)
+        return [replace(prompts, names=[str(number) for number in range(len(prompts))])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,30 +89,21 @@ class Part:
     Attributes:
         settings: what is measured, and on which model.
         prompts: the prompts.
-        numbers: their places among all prompts of the profile.
         first: whether to measure what is known of a model whatever the prompt, too.
     """
 
     settings: ProfileSettings
-    prompts: Sequence[BlockedPrompt]
-    numbers: Sequence[int]
+    prompts: Prompts
     first: bool = False
 
 
-def choose_pass_size(length: int, batch_size: int | None = None) -> int:
-    """Choose the prompts of ``length`` tokens in a pass: ``batch_size``, or about 4,096 tokens and at most 16."""
-    return batch_size or min(PROMPTS_A_PASS, max(1, TOKENS_A_BATCH // length))
-
-
-def split_parts(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> list[Part]:
-    """Split prompts into parts of one shape and one pass each."""
+def split_parts(settings: ProfileSettings, prompts: Sequence[Prompts]) -> list[Part]:
+    """Split prompts into parts of one pass each."""
     parts: list[Part] = []
-    for numbers in group_prompts(prompts, range(len(prompts))).values():
-        size = choose_pass_size(len(prompts[numbers[0]].input_ids), settings.batch_size)
-        for first in range(0, len(numbers), size):
-            some = numbers[first : first + size]
-            chosen = [prompts[number] for number in some]
-            parts.append(Part(settings=settings, prompts=chosen, numbers=some, first=not parts))
+    for of_shape in prompts:
+        size = settings.batch_size or min(PROMPTS_A_PASS, max(1, TOKENS_A_BATCH // of_shape.input_ids.shape[1]))
+        for first in range(0, len(of_shape), size):
+            parts.append(Part(settings=settings, prompts=of_shape[first : first + size], first=not parts))
     return parts
 
 
@@ -74,47 +118,44 @@ def hold_model(settings: ProfileSettings) -> Any:
 def measure_part(part: Part) -> Dataset:
     """Measure a part: scores, and answers, cubes and labels where they are asked for."""
     model, settings = hold_model(part.settings), part.settings
-    batch, began = join_prompts(part.prompts), time.perf_counter()
-    names = ("tau", "per_frequency", "energy", "visible_only", "queries")
-    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    prompts, began = part.prompts, time.perf_counter()
+    options: dict[str, Any] = {name: getattr(settings, name) for name in ("tau", "per_frequency", "visible_only")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what they say is said of all parts together
-        scores = profile(model, batch, labels=settings.labels and part.first, batch_size=len(part.prompts), **options)
+        scores = profile(model, prompts, labels=settings.labels and part.first, batch_size=len(prompts), **options)
         if settings.cube:
-            scores = scores.merge(measure_cubes(model, part.prompts, settings.batch_size))
-    if batch.answer_ids.shape[1]:
-        choices = choose_answers(model, batch, batch_size=len(part.prompts))
+            scores = scores.merge(measure_cubes(model, prompts, settings.batch_size))
+    if prompts.answer_ids.shape[1]:
+        choices = choose_answers(model, prompts, batch_size=len(prompts))
         answers = {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
         scores = scores.assign({name: ("prompt", x) for name, x in answers.items()})
     wide = [name for name, x in scores.items() if x.dtype == np.float64 and {"prompt", "head"} <= {*x.dims}]
     scores = scores.assign({name: scores[name].astype(np.float32) for name in wide})
+    scores = scores.assign_coords(prompt=list(prompts.names))
     return scores.assign_attrs(device=_describe_devices(model), seconds=time.perf_counter() - began)
 
 
-def measure_cubes(model: Any, prompts: Sequence[BlockedPrompt], batch_size: int | None) -> Dataset:
+def measure_cubes(model: Any, prompts: Prompts, batch_size: int | None) -> Dataset:
     """Measure what each prompt's logits vary with, see :func:`posym_profile.origin_cube`."""
     import xarray
 
     rows: list[dict[str, np.ndarray]] = []
-    for prompt in prompts:
-        layout: dict[str, Any] = prompt.layout
-        cube = origin_cube(model, torch.tensor(prompt.input_ids), **layout, batch_size=batch_size)
+    for ids in prompts.input_ids:
+        cube = origin_cube(model, ids, **prompts.layout, batch_size=batch_size)
         shares = {f"{name}_share": x for name, x in cube.shares.items()}
-        shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in OF_SYMBOLIC_PART}
+        shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in ("symbol", "origin")}
         rows.append({name: x.float().numpy() for name, x in shares.items()})
     dims = ("prompt", "layer", "head")
     return xarray.Dataset({name: (dims, np.stack([row[name] for row in rows])) for name in rows[0]})
 
 
-def join_parts(parts: Sequence[Part], measured: Sequence[Dataset], prompts: Sequence[BlockedPrompt]) -> Dataset:
-    """Join what was measured of all parts, in the order of the prompts, which are called by their ids."""
+def join_parts(measured: Sequence[Dataset]) -> Dataset:
+    """Join what was measured of all parts."""
     import xarray
 
     alone = [name for name, x in measured[0].items() if "prompt" not in x.dims]
     of_prompts = [part.drop_vars(alone, errors="ignore") for part in measured]
     joined = xarray.concat(of_prompts, "prompt", combine_attrs="override")
-    order = np.argsort(np.concatenate([np.array(part.numbers) for part in parts]))
-    joined = joined.isel(prompt=order).assign_coords(prompt=[prompt.id for prompt in prompts])
     return joined.merge(measured[0][alone]).assign_attrs(seconds=sum(part.attrs["seconds"] for part in measured))
 
 

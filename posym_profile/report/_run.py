@@ -8,22 +8,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from posym_core.metrics import BlockLayout
 from posym_core.store import check_places, choose_device, record_provenance, require_keeping, run_grid, write_files
 from posym_profile.language_models._loading import load_tokenizer
-from posym_profile.report._explored import Explorer
-from posym_profile.report._folder import HEADS, find_finished, read_scores, require_place, write_profile
-from posym_profile.report._measuring import Part, hold_model, join_parts, measure_part, split_parts
-from posym_profile.report._page import render_pages
-from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt
-from posym_profile.report._tables import describe_lists, write_table_of_models
-from posym_profile.scores._layer_measurement import resolve_queries
-from posym_profile.scores._profiling import check_queries
-from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, describe_long_prompts, shorten_name
+from posym_profile.prompts._drafts import Prompts
+from posym_profile.report._explored import make_explorer_page
+from posym_profile.report._folder import (
+    HEADS,
+    find_finished,
+    read_scores,
+    require_place,
+    write_profile,
+    write_table_of_models,
+)
+from posym_profile.report._measuring import Part, ProfileSettings, hold_model, join_parts, measure_part, split_parts
+from posym_profile.report._page import list_caveats, render_pages
+from posym_profile.scores._visibility import format_count, shorten_name
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -35,22 +36,9 @@ class _Unfinished:
 
     settings: ProfileSettings
     described: Mapping[str, Any]
-    prompts: Sequence[BlockedPrompt]
+    prompts: Sequence[Prompts]
     parts: Sequence[Part]
     measured: dict[int, Dataset] = field(default_factory=dict)
-
-
-def name_folders(models: Sequence[str], folder: Path) -> dict[Path, str]:
-    """Name the folder of each model's profile: ``folder`` itself for one, and folders in it for several."""
-    if len(models) == 1:
-        return {folder: models[0]}
-    short = [shorten_name(model) for model in models]
-    # Models of one name in two places are called by the whole of it.
-    names = [name if short.count(name) == 1 else model.strip("/").replace("/", "--")
-             for name, model in zip(short, models, strict=True)]  # fmt: skip
-    if len(set(names)) < len(names):
-        raise ValueError(f"models must be different; got {' '.join(models)}")
-    return {folder / name: model for name, model in zip(names, models, strict=True)}
 
 
 def run_profiles(
@@ -59,7 +47,7 @@ def run_profiles(
     folder: Path | str,
     *,
     figures: bool = False,
-    explorer: Explorer | None = None,
+    explorer: bool = False,
     force: bool = False,
     progress: bool = False,
     report: Callable[[str], None] = lambda line: None,
@@ -75,13 +63,10 @@ def run_profiles(
         models: as :func:`posym_profile.load_model` takes them.
         settings: what to measure; its ``model`` does not count.
         folder: new or empty, or with a part of these profiles.
-        figures: whether to write figures and ``report.html``, too.
-        explorer: an explorer to write, too.
+        figures, explorer: whether to write ``report.html`` with its figures, and ``explorer.html``.
         force: put new profiles in the place of those that are there.
-        progress: show a progress bar on standard error.
         report: called with a line about what a user may want to know.
-        jobs: processes of this machine that measure batches of prompts side by side, each with a model of its own.
-        cluster: address of a Dask scheduler on whose workers to measure them instead.
+        jobs, cluster: how many processes measure batches, or the address of a Dask scheduler whose workers do.
 
     Returns:
         The scores by folder, as ``scores.nc`` holds them.
@@ -95,7 +80,9 @@ def run_profiles(
     choose_device(settings.device)
     finished: dict[Path, Dataset] = {}
     unfinished: dict[Path, _Unfinished] = {}
-    folders = name_folders(models, folder)
+    folders = {folder / shorten_name(model): model for model in models} if len(models) > 1 else {folder: models[0]}
+    if len(folders) < len(models):
+        raise ValueError(f"models of one command must have different names; got {' '.join(models)}")
     for place, model in folders.items():
         require_place(place, force=force)
         require_keeping(place.absolute().parent)
@@ -106,14 +93,12 @@ def run_profiles(
             report(f"{place} holds this profile already")
             continue
         prompts = asked.make_prompts(load_tokenizer(model))
-        asked = replace(asked, queries=read_queries(asked, prompts))
-        if explorer is not None:
-            explorer.check(asked, prompts)
         parts = split_parts(asked, prompts)
         unfinished[place] = _Unfinished(settings=asked, described=described, prompts=prompts, parts=parts)
     for place, work in _measure(unfinished, progress=progress, jobs=jobs, cluster=cluster):
-        finished[place] = _finish(place, work, figures, explorer)
-        for line in list_caveats(finished[place], work.prompts, work.settings):
+        finished[place] = _finish(place, work, figures, explorer, report)
+    for place, work in unfinished.items():
+        for line in list_caveats(finished[place], work.prompts):
             report(line if len(models) == 1 else f"{shorten_name(work.settings.model)}: {line}")
     if len(models) > 1:
         tables = {shorten_name(model): finished[place] for place, model in folders.items()}
@@ -133,45 +118,27 @@ def _measure(unfinished: Mapping[Path, _Unfinished], *, progress: bool, jobs: in
             place, number = tasks[task]
             work = unfinished[place]
             work.measured[number] = measured
-            bar.update(len(work.parts[number].prompts))
+            bar.update(len(items[task].prompts))
             if len(work.measured) == len(work.parts):
                 yield place, work
 
 
-def _finish(place: Path, work: _Unfinished, figures: bool, explorer: Explorer | None) -> Dataset:
+def _finish(place: Path, work: _Unfinished, figures: bool, explorer: bool, report: Callable[[str], None]) -> Dataset:
     """Write a profile whose parts are all there, and return what is read from its folder."""
-    measured = [work.measured[number] for number in range(len(work.parts))]
-    scores = join_parts(work.parts, measured, work.prompts)
+    scores = join_parts([work.measured[number] for number in range(len(work.parts))])
     provenance = record_provenance(scores.attrs.pop("seconds"), device=scores.attrs.pop("device"))
-    described = {"settings": dict(work.described), "provenance": {**provenance, "threads": torch.get_num_threads()}}
-    scores.attrs |= {name: json.dumps(value) for name, value in described.items()}
-    scores.attrs |= {"model": json.dumps(work.settings.model)[1:-1], "prompts": f"{len(work.prompts)} prompts"}
+    scores.attrs |= {
+        "settings": json.dumps(work.described),
+        "provenance": json.dumps({**provenance, "threads": torch.get_num_threads()}),
+        "model": json.dumps(work.settings.model)[1:-1],
+        "prompts": format_count(scores.sizes["prompt"], "prompt"),
+    }
     pages = render_pages(scores, work.prompts) if figures else {}
-    if explorer is not None:
+    if explorer:
         model, tokenizer = hold_model(work.settings), load_tokenizer(work.settings.model)
-        pages |= explorer.make_pages(work.settings, work.prompts, model, tokenizer)
-    write_profile(place, scores, work.prompts, pages)
+        try:
+            pages |= make_explorer_page(work.settings, work.prompts, model, tokenizer)
+        except ValueError as error:  # it is too large, which is no reason to lose what was measured
+            report(f"no explorer is written: {error}")
+    write_profile(place, scores, pages)
     return read_scores(place)
-
-
-def read_queries(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> list[int]:
-    """Return the queries as numbers; in every prompt each must stand behind two blocks."""
-    kinds = {(len(prompt.input_ids), prompt.start, prompt.block_length) for prompt in prompts}
-    numbers = resolve_queries(settings.queries, [length for length, *_ in kinds])
-    for length, start, block_length in kinds:
-        check_queries(numbers, [length], BlockLayout(start=start, block_length=block_length))
-    return numbers
-
-
-def list_caveats(scores: Dataset, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> list[str]:
-    """List what must be said of a finished profile: hidden blocks, prompts too long, and prompts that are lists."""
-    lines = []
-    if not settings.visible_only:
-        visible = scores.visible_blocks.values.reshape(-1, scores.sizes["layer"])
-        blocks = np.repeat(scores.blocks.values, len(visible) // len(prompts))
-        consequence = f"{POSITIONAL}; pass --visible-only to score visible blocks alone, or shorter prompts"
-        last = [*settings.queries] == [-1]
-        lines.append(describe_hidden_blocks(visible.tolist(), blocks.tolist(), consequence, last=last))
-    lines.append(describe_long_prompts(scores.tokens_beyond.values.tolist()))
-    lines.append(describe_lists(prompts, cube=settings.cube))
-    return [line for line in lines if line]

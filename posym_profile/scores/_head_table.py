@@ -33,15 +33,17 @@ FLAT = 0.95
 
 
 def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Dataset:
-    """Make a table of measurements ``[prompt, *query, layer, head, *plane]``; ``visible_blocks`` are a layer's."""
+    """Make a table of measurements ``[prompt, *query, layer, head, *plane]``; each head tells what is of its layer."""
     import xarray
 
     several = ("query",) if len(queries) > 1 else ()
     dims = ("prompt", *several, "layer", "head", "plane")
     variables = {name: (dims[: x.ndim], x.numpy()) for name, x in measured.items()}
     if "visible_blocks" in measured:
-        # Every head tells them of its layer.
         variables["visible_blocks"] = (dims[: 2 + len(several)], measured["visible_blocks"][..., 0].long().numpy())
+    if "plane_angle" in measured:
+        angles = measured["plane_angle"][:, 0] if several else measured["plane_angle"]
+        variables["plane_angle"] = (("prompt", "layer", "plane"), angles[:, :, 0].numpy())
     sizes = dict(zip(dims, variables["entropy"][1].shape, strict=False))
     coordinates: dict[str, Any] = {name: np.arange(sizes[name]) for name in ("prompt", "layer", "head")}
     return xarray.Dataset(variables, coordinates | {"query": list(queries) if several else queries[0]})

@@ -16,7 +16,6 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from posym_core.metrics import BlockLayout, exclusion, student_margin
-from posym_profile.planes._rotary_planes import Planes
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
 from posym_profile.scores._profiling import score_layer
@@ -60,7 +59,6 @@ def make_head_views(
     plane_prompts: int = PLANE_PROMPTS,
     progress: bool = False,
     batch_size: int | None = None,
-    planes: Sequence[Planes] | None = None,
 ) -> dict[str, np.ndarray]:
     """Measure what the explorer shows of every head on every prompt; :func:`average_views` makes means of it.
 
@@ -69,7 +67,7 @@ def make_head_views(
         input_ids: ``[prompt, token]``, of one shape.
         cuts: how they are cut and scored.
         plane_prompts: the first so many prompts whose rotation planes are scored one by one.
-        progress, batch_size, planes: see :func:`posym_profile.profile`.
+        progress, batch_size: see :func:`posym_profile.profile`.
 
     Returns:
         ``positional``, ``symbolic`` ``[prompt, layer, head, length, tau]``; ``positional_share``, ``symbolic_share``
@@ -81,11 +79,9 @@ def make_head_views(
         ``plane_symbolic_share``, ``plane_energy_share`` over the tokens that are cut. ``plane_angle``
         ``[layer, plane]``, radians a token, 0 where a layer has fewer planes.
     """
-    angles: dict[int, Tensor] = {}
     inside = slice(cuts.start, cuts.start + cuts.span)
 
     def measure_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        angles[heads.layer] = heads.angles.cpu()
         grid = [[cuts.make_layout(length, tau) for tau in cuts.taus] for length in cuts.lengths]
         scores = [[score_layer(heads, swaps, visible_only=cuts.visible_only) for swaps in row] for row in grid]
         shares = [_measure_shares(heads, row[0]) for row in grid]
@@ -102,20 +98,20 @@ def make_head_views(
             "plane_positional_share": planes.positional_share,
             "plane_symbolic_share": planes.symbolic_share,
             "plane_energy_share": planes.energy / planes.energy.sum(-1, keepdim=True),
+            "plane_angle": heads.angles.expand(*heads.query.shape[:3], -1),
         }
 
     def measure_planes(heads: LayerHeads) -> dict[str, Tensor]:
         scores = heads.swap_scores(cuts.make_layout(*cuts.shown), per_frequency=True, products=torch.float32)
         return {"plane_positional": scores.positional, "plane_symbolic": scores.symbolic}
 
-    once: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes}
+    once: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
     views = map_layers(model, input_ids, measure_layer, **once)
     alone = map_layers(model, input_ids[:plane_prompts], measure_planes, **once)
     for name, x in alone.items():
         views[name] = torch.cat([x, x.new_full((len(input_ids) - len(x), *x.shape[1:]), torch.nan)])
-    width = max(map(len, angles.values()))
-    rows = [torch.nn.functional.pad(angles[layer], (0, width - len(angles[layer]))) for layer in sorted(angles)]
-    return {name: x.numpy() for name, x in views.items()} | {"plane_angle": torch.stack(rows).numpy()}
+    views["plane_angle"] = views["plane_angle"][0, :, 0].nan_to_num(0)
+    return {name: x.numpy() for name, x in views.items()}
 
 
 def _compute_attention(heads: LayerHeads) -> Tensor:

@@ -6,6 +6,7 @@ next and only the first showing does. They say nothing about a prompt of one's o
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,7 +40,7 @@ def measure_head_labels(
     prompts: int = 4,
     seed: int = 0,
 ) -> Dataset:
-    """Measure the labels of every head, in two passes over prompts of tokens that are shown twice.
+    """Measure the labels of every head, in a pass over each prompt of tokens that are shown twice.
 
     Args:
         model: see :func:`posym_profile.profile`; with an output layer over its vocabulary.
@@ -81,38 +82,39 @@ def measure_head_labels(
     return _measure_twice_shown(model, ids, tokens.shape[1])
 
 
-def _measure_twice_shown(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> Dataset:
-    measured: dict[int, list[Tensor]] = {}
-    # From each token of the second showing that another follows, to what followed it in the first.
-    second = torch.arange(ids.shape[1] - length, ids.shape[1] - 1, device=ids.device)
-
-    def receive(call: AttentionInputs) -> None:
-        weights, rows = call.weights(), second.to(call.keys.device)
-        to_followers = weights[:, :, rows, rows + 1 - length]
-        behind_first = weights[:, :, 1:]
-        parts = [behind_first.diagonal(0, -2, -1), behind_first[..., 0], to_followers]
-        looks = weights[:, :, rows].argmax(-1) == rows + 1 - length
-        measured[call.index] = [*(part.mean((0, -1)) for part in parts), looks]
-
-    with Checks():
-        forward_with_hook(model, ids, receive, rows=None)
-    right = _predict_tokens(model, ids)[:, second.cpu()] == ids.cpu()[:, second.cpu() + 1]
-    layers = []
-    for layer in sorted(measured):
-        *parts, looks = move_to_cpu(measured[layer])
-        layers.append([*parts, (looks & right[:, None]).double().mean((0, -1))])
+def _measure_twice_shown(model: Any, ids: Int[Tensor, "prompt token"], length: int) -> Dataset:
+    """Measure prompts one at a time, because vocabularies are large."""
     import xarray
 
-    columns = {
-        name: stack_padded(list(x), dim=0).float() for name, x in zip(LABELS, zip(*layers, strict=True), strict=True)
-    }
-    return xarray.Dataset({name: (("layer", "head"), x.numpy()) for name, x in columns.items()})
+    # From each token of the second showing that another follows, to what followed it in the first.
+    second = torch.arange(ids.shape[1] - length, ids.shape[1] - 1)
+    foretold: list[Tensor] = []
+
+    def foretell(model: Any, prompt: Int[Tensor, "1 token"]) -> None:
+        with torch.no_grad():
+            foretold.append(model(prompt, use_cache=False).logits[0].argmax(-1).cpu())
+
+    route, labels = None, []
+    for prompt in ids:
+        seen: list[Tensor] = []
+        receive = functools.partial(_look, seen=seen, rows=second, length=length)
+        with Checks():
+            route = forward_with_hook(model, prompt[None], receive, rows=None, route=route, run=foretell)
+        right = foretold[-1][second] == prompt.cpu()[second + 1]
+        moved = move_to_cpu(seen)
+        for place in range(3, len(moved), 4):
+            moved[place] = (moved[place] & right).float().mean(-1)
+        labels.append(torch.stack([stack_padded(moved[place::4], dim=0) for place in range(4)]))
+    means = torch.stack(labels).double().mean(0).float().numpy()
+    return xarray.Dataset({name: (("layer", "head"), x) for name, x in zip(LABELS, means, strict=True)})
 
 
-def _predict_tokens(model: Any, ids: Int[Tensor, "prompt token"]) -> Int[Tensor, "prompt token"]:
-    """Return the likeliest token behind each, a prompt at a time because vocabularies are large."""
-    with torch.no_grad():
-        return torch.cat([model(prompt[None], use_cache=False).logits.argmax(-1) for prompt in ids]).cpu()
+def _look(call: AttentionInputs, seen: list[Tensor], rows: Int[Tensor, " row"], length: int) -> None:
+    """Note the three mean attentions of every head ``[head]``, and whether it looks at the follower ``[head, row]``."""
+    (weights,), rows = call.weights(), rows.to(call.keys.device)
+    previous, first, followers = weights[:, 1:].diagonal(0, -2, -1), weights[:, 1:, 0], rows + 1 - length
+    seen += [x.mean(-1) for x in (previous, first, weights[:, rows, followers])]
+    seen.append(weights[:, rows].argmax(-1) == followers)
 
 
 def _draw_tokens(model: nn.Module, length: int, prompts: int, seed: int) -> Int[Tensor, "prompt token"]:

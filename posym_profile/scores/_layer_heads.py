@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core._checks import require
 from posym_core.metrics import (
     BlockLayout,
     BlockTable,
@@ -98,24 +97,11 @@ class LayerHeads(Heads):
             some["sinks"] = self.sinks[index]
         if self.token is not None:
             some["token"] = self.token[index]
-        if self.angles.ndim == 3:
-            some["angles"] = self.angles[index]
         return replace(self, **some)
-
-    def select_heads(self, index: Int[Tensor, " head"]) -> LayerHeads:
-        """Return some heads of a layer in which every query head has keys of its own."""
-        index = index.to(self.query.device)
-        return replace(
-            self,
-            query=self.query[:, index],
-            keys=self.keys[:, index],
-            visible=self.visible if self.visible.shape[1] == 1 else self.visible[:, index],
-            sinks=None if self.sinks is None else self.sinks[index],
-        )
 
 
 def join_layers(group: list[LayerHeads]) -> LayerHeads:
-    """Join layers as one with more prompts; planes that layers do not share turn by angles of their own."""
+    """Join layers with the same planes as one with more prompts."""
     first = group[0]
     if len(group) == 1:
         return first
@@ -127,24 +113,13 @@ def join_layers(group: list[LayerHeads]) -> LayerHeads:
         together["sinks"] = torch.cat([x.sinks.expand(len(x.query), *x.sinks.shape) for x in group])  # pyright: ignore
     if first.token is not None:
         together["token"] = torch.cat([x.token for x in group])  # pyright: ignore
-    if any(heads.angles is not first.angles for heads in group):
-        together["angles"] = torch.cat([x.angles.expand(len(x.query), 1, len(x.angles)) for x in group])
     return replace(first, **together)
 
 
 def read_layer_heads(
     call: AttentionInputs, planes: Planes, prompts: slice = slice(None), row: int = -1, token: int | None = None
 ) -> LayerHeads:
-    """Read one attention call's chosen row, that of ``token`` or the last, as the functions on heads take it."""
-    chosen, tokens = call.rows[row], call.keys.shape[-2]
-    expected = tokens - 1 if token is None else token
-    require(
-        chosen == expected,
-        lambda: ValueError(
-            f"row {int(chosen)} of {tokens} tokens was captured, and that of token {expected} is asked for; pass "
-            f"rows=({expected},) to capture"
-        ),
-    )
+    """Read one of an attention call's rows, that of ``token`` or the last, as the functions on heads take it."""
     groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
     visible = call.visible[:, :, row]
     return LayerHeads(
@@ -157,5 +132,5 @@ def read_layer_heads(
         visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
         softcap=call.softcap,
         sinks=None if call.sinks is None else call.sinks.to(call.query.dtype).reshape(groups),
-        token=None if token is None else chosen.expand(len(call.keys)),
+        token=None if token is None else call.rows[row].expand(len(call.keys)),
     )

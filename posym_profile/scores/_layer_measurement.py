@@ -6,17 +6,15 @@ wait, to be measured as one.
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core._checks import Checks, is_asynchronous, is_fake, require_count
+from posym_core._checks import Checks, is_asynchronous, require_count
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import check_input_ids, forward_with_hook
 from posym_profile.capture._padding import remove_padding
@@ -75,73 +73,47 @@ def map_layers(
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
     """
-    model = unwrap(model)
-    runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
-    numbers = resolve_queries(queries, [run.shape[1] for run in runs])
-    lengths = {run.shape[1] for run in runs}
-    planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
-    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes_at, "hold": hold}
-    return measure_layers(model, runs, measure, queries=numbers, **options)
-
-
-def resolve_queries(queries: Queries, lengths: Collection[int]) -> list[int]:
-    """Return queries as whole numbers that prompts of these lengths have."""
-    shortest = min(lengths)
-    try:
-        numbers = [operator.index(query) for query in queries]
-    except TypeError:
-        raise TypeError(f"queries must be whole numbers, such as [-1] for the last token; got {queries!r}") from None
-    if not numbers:
-        raise ValueError("queries must name at least one token; got none. Pass [-1] for the last")
-    for query in numbers:
-        if not -shortest <= query < shortest:
-            raise ValueError(
-                f"queries must lie from {-shortest} to {shortest - 1} for prompts of {shortest} tokens; got {query}"
-            )
-    for length in {shortest, *lengths}:
-        if len({query % length for query in numbers}) < len(numbers):
-            raise ValueError(f"queries must name different tokens; of {length} tokens {numbers} name one twice")
-    return numbers
-
-
-def measure_layers(
-    model: nn.Module,
-    runs: Sequence[Int[Tensor, "prompt token"]],
-    measure: Callable[[LayerHeads], dict[str, Tensor]],
-    *,
-    progress: bool,
-    batch_size: int | None,
-    planes: Mapping[int, Sequence[Planes]],
-    hold: int,
-    queries: Sequence[int] = LAST,
-) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
-    """Do what :func:`map_layers` does: prompts have no padding, the model no wrappers, and all prompts the tokens.
-
-    ``planes`` are those of each length.
-    """
     from tqdm import tqdm
 
+    model = unwrap(model)
     if batch_size is not None:
         require_count("batch_size", batch_size, 1)
-    layers = {
-        length: _Layers(measure, hold, layer_planes, [query % length for query in queries], length)
-        for length, layer_planes in planes.items()
-    }
+    runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
+    lengths = {run.shape[1] for run in runs}
+    numbers = resolve_queries(queries, lengths)
+    planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
     route, first = None, 0
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
         for run in runs:
-            of_length = layers[run.shape[1]]
-            options: dict[str, Any] = {"rows": of_length.rows, "keep": bool(hold)}
-            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
-                of_length.prompts = slice(first, first + len(prompts))
+            length = run.shape[1]
+            tokens = [None if query % length == length - 1 else query % length for query in numbers]
+            rows = [-1 if token is None else token for token in tokens]
+            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // length)):
+                layers = _Layers(measure, hold, planes_at[length], tokens, slice(first, first + len(prompts)))
                 with Checks():
-                    route = forward_with_hook(model, prompts, of_length.receive, route=route, **options)
-                    of_length.measure_held()
-                batches.append(of_length.collect())
+                    route = forward_with_hook(model, prompts, layers.receive, rows=rows, route=route)
+                    layers.measure_held()
+                batches.append(layers.collect())
                 bar.update(len(prompts))
                 first += len(prompts)
     return {name: torch.cat(_fill_up([batch[name] for batch in batches], but=0)) for name in batches[0]}
+
+
+def resolve_queries(queries: Queries, lengths: Collection[int]) -> list[int]:
+    """Return queries as whole numbers that prompts of these lengths have."""
+    try:
+        numbers = [operator.index(query) for query in queries]
+    except TypeError:
+        raise TypeError(f"queries must be whole numbers, such as [-1] for the last token; got {queries!r}") from None
+    for length in sorted({*lengths}):
+        different = {query % length for query in numbers}
+        if not numbers or len(different) < len(numbers) or not -length <= min(numbers) <= max(numbers) < length:
+            raise ValueError(
+                f"queries must name one token or more, each once, from {-length} to {length - 1} for prompts of "
+                f"{length} tokens; got {numbers}"
+            )
+    return numbers
 
 
 def find_planes_by_length(model: nn.Module, lengths: Collection[int]) -> dict[int, list[Planes]]:
@@ -155,10 +127,10 @@ def find_planes_by_length(model: nn.Module, lengths: Collection[int]) -> dict[in
 
 
 class _Layers:
-    """Measures layers as they come, or holds back those with the same planes and shapes to measure them as one.
+    """Measures the layers of a pass as they come, or holds back those that are alike to measure them as one.
 
     Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait, or as
-    many as memory allows on a device where each operation is dear; there layers differ in their planes, too.
+    many as memory allows on a device where each operation is dear.
     """
 
     def __init__(
@@ -166,14 +138,12 @@ class _Layers:
         measure: Callable[[LayerHeads], dict[str, Tensor]],
         hold: int,
         planes: Sequence[Planes],
-        rows: Sequence[int],
-        length: int,
+        tokens: Sequence[int | None],
+        prompts: slice,
     ) -> None:
-        self.measure, self.hold, self.planes = measure, hold, planes
-        self.tokens = [None if row == length - 1 else row for row in rows]
-        self.rows = [-1 if token is None else token for token in self.tokens]
-        self.prompts = slice(None)
-        self.moved_planes: dict[tuple[int, torch.device], Planes] = {}
+        self.measure, self.hold, self.planes, self.tokens, self.prompts = measure, hold, planes, tokens, prompts
+        # Planes on the device of their calls; those that layers share are one there, too.
+        self.moved: dict[tuple[int, torch.device], Planes] = {}
         # Calls with the number of the row that is meant.
         self.waiting: list[tuple[AttentionInputs, int]] = []
         self.numbers = 0
@@ -182,6 +152,7 @@ class _Layers:
         self.measured: dict[tuple[int, int], dict[str, Tensor]] = {}
 
     def receive(self, call: AttentionInputs) -> None:
+        """Let a call wait; measure what waits when there is no room for more."""
         if call.index >= len(self.planes):
             raise ValueError(
                 f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
@@ -193,52 +164,36 @@ class _Layers:
         if hold and is_asynchronous(call.keys.device):
             hold = max(hold, NUMBERS_HELD_ON_GPU)
         # What a call means is asked when all wait together: between two layers nothing of this is in a cache.
-        for row in range(len(self.rows)):
+        for row in range(len(self.tokens)):
             self.waiting.append((call, row))
             self.numbers += call.keys.numel()
             if self.numbers > hold:
                 self.measure_held()
 
-    def group_alike(self) -> Collection[list[tuple[int, LayerHeads]]]:
-        """Return the rows that wait, with their heads, in groups that can be measured as one."""
+    def measure_held(self) -> None:
+        """Measure what waits, in groups that are alike; results stay on their device while they are small."""
         groups: dict[tuple, list[tuple[int, LayerHeads]]] = {}
         for call, row in self.waiting:
-            device = call.keys.device
-            planes = self.move_planes(device, call.index)
+            planes = self.move_planes(call)
             heads = read_layer_heads(call, planes, self.prompts, row, self.tokens[row])
             shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
-            turned = heads.angles.shape if is_asynchronous(device) else self.first_alike[call.index]
-            last = heads.token is None
-            kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, last, *shapes)
+            kind = (id(planes), heads.scale, heads.softcap, heads.query.dtype, heads.token is None, *shapes)
             groups.setdefault(kind, []).append((row, heads))
-        return groups.values()
-
-    def move_planes(self, device: torch.device, index: int) -> Planes:
-        """Move the planes of a call to its device once; angles that layers share are one tensor there."""
-        if (index, device) not in self.moved_planes:
-            planes, alike = self.planes[index], self.first_alike[index]
-            parts = {name: getattr(planes, name).to(device) for name in ("order", "angles", "gain")}
-            if alike != index:
-                parts["angles"] = self.move_planes(device, alike).angles
-            self.moved_planes[index, device] = replace(planes, **parts)
-        return self.moved_planes[index, device]
-
-    @functools.cached_property
-    def first_alike(self) -> list[int]:
-        """Return the first call with the same angles as each."""
-        first: dict[Any, int] = {}
-        angles = [planes.angles for planes in self.planes]
-        return [first.setdefault(i if is_fake(x) else tuple(x.tolist()), i) for i, x in enumerate(angles)]
-
-    def measure_held(self) -> None:
-        """Measure what waits; results stay on their device while they are small."""
-        for group in self.group_alike():
+        for group in groups.values():
             result = self.measure(join_layers([heads for _, heads in group]))
             places = [(heads.layer, row) for row, heads in group]
             self.results.append((places, {name: x.detach() for name, x in result.items()}))
         self.waiting, self.numbers = [], 0
         if sum(x.numel() for _, result in self.results for x in result.values()) > NUMBERS_KEPT:
             self.move_results()
+
+    def move_planes(self, call: AttentionInputs) -> Planes:
+        """Return the planes of a call on its device."""
+        planes, device = self.planes[call.index], call.keys.device
+        if (id(planes), device) not in self.moved:
+            parts = {name: getattr(planes, name).to(device) for name in ("order", "angles", "gain")}
+            self.moved[id(planes), device] = replace(planes, **parts)
+        return self.moved[id(planes), device]
 
     def move_results(self) -> None:
         """Move results to the CPU, by layer and row."""
@@ -253,12 +208,12 @@ class _Layers:
     def collect(self) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
         """Return the results of all layers in their order, on the CPU."""
         self.move_results()
-        measured, self.measured = self.measured, {}
-        layers = sorted({layer for layer, _ in measured})
+        layers = sorted({layer for layer, _ in self.measured})
         together = {}
-        for name in measured[layers[0], 0]:
+        for name in self.measured[layers[0], 0]:
             rows = [
-                stack_padded([measured[layer, row][name] for layer in layers], dim=1) for row in range(len(self.rows))
+                stack_padded([self.measured[layer, row][name] for layer in layers], dim=1)
+                for row in range(len(self.tokens))
             ]
             together[name] = rows[0] if len(rows) == 1 else stack_padded(rows, dim=1)
         return together

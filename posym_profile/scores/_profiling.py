@@ -33,10 +33,8 @@ from posym_profile.scores._layer_measurement import (
     LAST,
     NUMBERS_HELD,
     Queries,
-    find_planes_by_length,
-    measure_layers,
+    map_layers,
     resolve_queries,
-    stack_padded,
 )
 from posym_profile.scores._visibility import (
     POSITIONAL,
@@ -150,16 +148,19 @@ def profile(
     numbers = check_queries(queries, lengths, swaps)
     if warning := describe_long_prompts(count_tokens_beyond(model, lengths)):
         warnings.warn(warning, LongPromptWarning, stacklevel=2)
-    of_lengths = find_planes_by_length(model, {*lengths}) if planes is None else dict.fromkeys(lengths, planes)
     scored: dict[str, Any] = {"visible_only": bool(visible_only), "products": products}
-    measure = functools.partial(measure_layer, swaps=swaps, per_frequency=per_frequency, energy=energy, **scored)
-    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "hold": NUMBERS_HELD}
-    measured = measure_layers(model, runs, measure, queries=numbers, planes=of_lengths, **options)
+    measured = map_layers(
+        model,
+        input_ids,
+        functools.partial(measure_layer, swaps=swaps, per_frequency=per_frequency, energy=energy, **scored),
+        attention_mask=attention_mask,
+        progress=progress,
+        batch_size=batch_size,
+        planes=planes,
+        hold=NUMBERS_HELD,
+        queries=numbers,
+    )
     scores = describe_prompts(make_dataset(measured, numbers), model, lengths, swaps)
-    if per_frequency or energy:
-        angles = {length: stack_padded([x.angles.cpu() for x in found], dim=0) for length, found in of_lengths.items()}
-        rows = np.stack([angles[length].numpy() for length in lengths])
-        scores["plane_angle"] = (("prompt", "layer", "plane"), rows)
     if labels:
         scores = scores.merge(measure_head_labels(model))
     if visible_only is None:
@@ -195,15 +196,12 @@ def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout
     """Return queries as whole numbers; each must stand behind two blocks in prompts of all these lengths."""
     least = swaps.start + 2 * swaps.block_length
     numbers = resolve_queries(queries, lengths)
-    shortest = min(lengths)
-    for query in numbers:
-        if query % shortest < least:
-            before = max(0, query % shortest - swaps.start) // swaps.block_length
-            raise ValueError(
-                f"queries must stand behind at least two blocks, from token {least} on (start={swaps.start}, "
-                f"block_length={swaps.block_length}); got {query}, which has {before} before it in a prompt of "
-                f"{shortest} tokens. Pass a later token, or a smaller start or block_length"
-            )
+    first = min(query % min(lengths) for query in numbers)
+    if first < least:
+        raise ValueError(
+            f"queries must stand behind at least two blocks, from token {least} on (start={swaps.start}, "
+            f"block_length={swaps.block_length}); got token {first} of {min(lengths)}. Pass a later one"
+        )
     return numbers
 
 
@@ -218,6 +216,8 @@ def measure_layer(
     if energy:
         of_all = heads.frequency_shares().energy
         measured["plane_energy"] = of_all / of_all.sum(-1, keepdim=True)
+    if per_frequency or energy:
+        measured["plane_angle"] = heads.angles.expand(*heads.query.shape[:3], -1)
     return measured
 
 

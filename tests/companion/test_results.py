@@ -1,5 +1,10 @@
+import hashlib
+import io
 import json
 import re
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -57,6 +62,25 @@ def resealed(change):
     return spoil
 
 
+def with_arrays(content):
+    """Other content in place of the arrays, with a checksum that fits."""
+
+    def spoil(folder):
+        (folder / "demo.npz").write_bytes(content)
+        resealed(lambda x: x["provenance"].update(checksum=hashlib.sha256(content).hexdigest()))(folder)
+
+    return spoil
+
+
+def one_huge_array():
+    head, archive = io.BytesIO(), io.BytesIO()
+    about = {"descr": "<f8", "fortran_order": False, "shape": (2**45,)}
+    np.lib.format.write_array_header_1_0(head, about)  # pyright: ignore[reportArgumentType]
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("scores.npy", head.getvalue())
+    return archive.getvalue()
+
+
 DESCRIPTION = "demo.json was altered: its own checksum is not .*git checkout"
 DAMAGED = {
     "a bit of the arrays": (altered("demo.npz", b"PK\x05\x06", b"PK\x05\x07"), "demo.npz was altered or trunc.*git ch"),
@@ -75,6 +99,10 @@ DAMAGED = {
     "another's name": (resealed(lambda x: x.update(setting="one")), "describes .* 'trial/one', not 'trial/demo'"),
     "no provenance": (resealed(lambda x: x.pop("provenance")), "demo.json is no description .*git checkout"),
     "a word for provenance": (resealed(lambda x: x.update(provenance="x")), "demo.json is no description of a result"),
+    "a list of files": (resealed(lambda x: x["provenance"].update(attached=[5])), "demo.json is no description"),
+    "a deep well": (lambda at: (at / "demo.json").write_text('{"a":' * 10**5), "demo.json is no description"),
+    "a word for arrays": (with_arrays(b"arrays"), "demo.npz holds no arrays that can be read"),
+    "a huge array": (with_arrays(one_huge_array()), "demo.npz holds no arrays that can be read"),
     "one array more": (resealed(lambda x: x["arrays"].pop("names")), r"not hold the arrays of .*, by \['names'\]"),
     **{
         f"attached {path}": (resealed(lambda x, path=path: x["provenance"].update(attached={path: ""})),
@@ -141,6 +169,20 @@ def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         save("trial/demo", {"x": np.ones(2)}, saved)
     assert {file.name: file.read_bytes() for file in (saved / "trial").iterdir()} == before
+
+
+def test_a_second_writer_waits_until_the_first_has_written_a_whole_result(saved, monkeypatch):
+    write, written = sealing.write_atomically, []
+
+    def slowly(path, content):
+        write(path, content)
+        written.append(path.name)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(sealing, "write_atomically", slowly)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda x: save("trial/demo", {"x": np.full(2, x)}, saved), (1.0, 2.0)))
+    assert written == ["demo.npz", "demo.json"] * 2
 
 
 @pytest.mark.parametrize("written", [1, 2])

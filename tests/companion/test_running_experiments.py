@@ -113,35 +113,17 @@ def test_a_killed_run_goes_on_only_with_what_it_was_begun_with(trial, tmp_path, 
     assert not work_folder("trial/one", folder=tmp_path).exists()
 
 
-@pytest.mark.parametrize("damage", [lambda x: x[:-9], lambda x: x[:-1] + bytes([x[-1] ^ 1])])
-def test_a_damaged_part_is_measured_again(trial, tmp_path, damage):
+def test_a_damaged_part_is_measured_again(trial, tmp_path):
     trial.killed = True
     with pytest.raises(KeyboardInterrupt):
         list(trial.of_settings.run([Setting()], folder=tmp_path))
     trial.killed = False
     (part,) = work_folder("trial/one", folder=tmp_path).glob("*.safetensors")
-    part.write_bytes(damage(part.read_bytes()))
-    message = r"first.part.safetensors (cannot be read|was altered).*; it is measured again"
-    with pytest.warns(UserWarning, match=message):
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.warns(UserWarning, match=r"first.part.safetensors cannot be read.*; it is measured again"):
         (found,) = trial.of_settings.run([Setting()], folder=tmp_path)
     assert trial.measured == ["first", "first", "second"]
     assert found["first"].tolist() == [1, 1]
-
-
-def test_a_part_of_another_run_is_not_taken_for_ones_own(trial, tmp_path):
-    """As when a kill interrupts the removal of what an older run left."""
-    trial.killed = True
-    with pytest.raises(KeyboardInterrupt):
-        list(trial.of_settings.run([Setting()], folder=tmp_path))
-    trial.killed = False
-    begun = work_folder("trial/one", folder=tmp_path) / resuming.BEGUN
-    begun.write_bytes(begun.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=r"begun.json is not a whole description .*; pass --force to discard"):
-        list(trial.of_settings.run([Setting(size=3)], folder=tmp_path))
-    begun.unlink()
-    with pytest.warns(UserWarning, match=r"first.part.safetensors belongs to another run; it is measured again"):
-        (found,) = trial.of_settings.run([Setting(size=3)], folder=tmp_path)
-    assert found["first"].tolist() == [1, 1, 1]
 
 
 def test_force_discards_what_other_code_began(trial, tmp_path, monkeypatch):

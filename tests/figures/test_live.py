@@ -137,27 +137,10 @@ def test_what_a_browser_asks_for_is_computed_or_complained_of() -> None:
     assert (widget.error, widget.values) == ("", {"theta": 0.9})
 
 
-def test_a_figure_without_a_function_goes_to_the_nearest_setting() -> None:
-    frames = np.arange(18.0).reshape(3, 6)
-    rows = {"n": [1.0, 2.0, 3.0], "t": ["a", "b", "c"]}
-    shown = figure([Lines("L", TOKENS, frames), Readout(rows)], [THETA], None)
-    widget = shown.widget()
-    widget.values = {"theta": 0.8}
-    assert widget.values == {"theta": 1.0}
-    np.testing.assert_array_equal(widget.arrays[0], frames[2])
-    assert widget.arrays[1] == {"n": 3.0, "t": "c"}
-
-
-def test_given_frames_are_compared_with_the_function() -> None:
-    frames = np.stack([halting(theta) for theta in THETA.values])
-    figure([Lines("L", TOKENS, frames.astype(np.float32))], [THETA], halting).widget()
-    with pytest.raises(ValueError, match=r"frames of 'L' at the start are not what compute returns there; leave them"):
-        figure([Lines("L", TOKENS, frames + 0.01)], [THETA], halting).widget()
-
-
 sizes = iter([3, 3, 3, 3, 4])
 test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: figure(compute=None), "lines 'Lines' has no frames; pass them, or a compute that makes"),
+    (lambda: figure([Readout({"r": 1.0})], [], None).widget(), "a figure of frames alone has no widget"),
     (lambda: figure(compute=lambda theta: []), r"names of the sliders as keywords \(theta, keys,", TypeError),
     (lambda: setattr(
         figure([Heatmap("C")], [THETA], lambda theta: np.zeros((2, next(sizes)))).widget(), "values", {"theta": 0.3}
@@ -168,7 +151,7 @@ test_refusals_name_rule_value_and_way_out = refuse_each(
 def test_saved_whole_or_not_at_all(tmp_path, monkeypatch) -> None:
     shown = slider_figure([Readout({"r": 1.0})], [], caption=r"Where $\theta n^2$ is $10^{-4}$.", alt="A value.")
     path = shown.save(str(tmp_path / "figure.html"))
-    for text in (path.read_text("utf-8"), shown.widget().markup):
+    for text in (path.read_text("utf-8"), shown.markup()):
         assert "Where θ n² is 10⁻⁴.</figcaption>" in text
     monkeypatch.setattr(type(path), "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):

@@ -57,7 +57,6 @@ def every_plot() -> dict[str, Figure]:
         "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
         "share_triangle": plots.share_triangle(*corners(), layers=np.arange(5)),
         "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
-        "bars": plots.bars(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "curve": plots.curve(
             np.arange(PLANES), [ramp, gap], series=["one", "two"], lower=[ramp, gap], upper=[ramp, gap]
         ),
@@ -122,7 +121,6 @@ def test_undefined_is_said():
     for name, said in (
         ("heatmap", "5 cells undefined"), ("layer_head_scores", "1 cell undefined"),
         ("score_plane", "1 head undefined"), ("share_triangle", "1 head undefined"),
-        ("bars", " undefined"),
         ("dots", "undefined"),
     ):  # fmt: skip
         assert said in texts(drawn[name]), name
@@ -141,17 +139,9 @@ def test_heatmaps_show_the_matrices_they_are_given():
         assert np.array_equal(np.ma.filled(ax.images[0].get_array(), np.nan), values, equal_nan=True)
 
 
-def test_bars_are_as_high_as_their_values_and_whiskers_as_long_as_their_intervals():
-    values, lower, upper = np.array([[0.1, 0.4], [0.3, 0.2]]), np.zeros((2, 2)), np.full((2, 2), 0.5)
-    ax = plots.bars(["a", "b"], values, lower=lower, upper=upper, series=["ours", "paper"]).axes[0]
-    assert [[bar.get_height() for bar in group] for group in ax.containers] == values.tolist()
-    ends = [segment[:, 1].tolist() for lines in ax.collections for segment in lines.get_segments()]
-    assert ends == [[0, 0.5]] * 4
-
-
 def test_dots_and_heads_stand_at_their_values():
     values, lower, upper = [[0.25, 0.75]], [[0.2, 0.5]], [[0.5, 1.0]]
-    ax = plots.dots(["a", "b"], values, lower=lower, upper=upper, x_limits=(0, 1)).axes[0]
+    ax = plots.dots(["a", "b"], values, lower=lower, upper=upper).axes[0]
     (points,) = (part for part in ax.collections if hasattr(part, "get_sizes") and len(part.get_sizes()))
     assert points.get_offsets().tolist() == [[0.25, 0], [0.75, 1]]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first label on top
@@ -177,7 +167,6 @@ test_refusals_name_rule_value_and_way_out = refuse_each(
     (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
     (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
     (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
-    (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
     (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
     (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
 )  # fmt: skip

@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 FREQUENCIES = re.compile(r"frequency ID|angles? θ|\bangles? of|θ ·? ?n\b|radians per position|of the planes|1 / θ")
 DIRECTIONS = ("fast to slow", "slow to fast")
 UPRIGHT = ("fast above", "slow above")
 POSITIONS = re.compile(r"\b(position|place|token|fact|block)\b")
-NAMES = {"x_label", "y_label", "xlabel", "ylabel", "xLabel", "yLabel"}
-
-
-def _text(node: ast.expr) -> str | None:
-    """A literal text; what an f-string fills in is left out."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    return "".join(texts) if texts else None
-
-
-def labels_in(code: str) -> Iterator[str]:
-    """Labels of axes in Python: keywords and entries of dictionaries that are named so."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.keyword):
-            pairs = [(node.arg, node.value)]
-        elif isinstance(node, ast.Dict):
-            items = zip(node.keys, node.values, strict=True)
-            pairs = [(key.value, value) for key, value in items if isinstance(key, ast.Constant)]
-        else:
-            continue
-        yield from (text for name, value in pairs if name in NAMES and (text := _text(value)))
-
-
-def labels_of_notebook(path: Path) -> Iterator[str]:
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            yield from labels_in("".join(cell["source"]))
-
-
-def labels_of_script(text: str) -> list[str]:
-    """Labels in JavaScript: texts named so, and those that are drawn and name a frequency."""
-    named = re.findall(r'[xy]Label: "([^"]+)"', text)
-    return named + [drawn for drawn in re.findall(r'putText\([^\n]*?"([^"]+)"', text) if FREQUENCIES.search(drawn)]
 
 
 def lacks_direction(label: str) -> bool:
-    """Whether a label names a frequency but not which way it runs."""
+    """Return whether a label names a frequency but not which way it runs."""
     return bool(FREQUENCIES.search(label)) and not any(way in label for way in DIRECTIONS + UPRIGHT)
 
 
 def faults(data: dict[str, Any]) -> list[str]:
-    """What is wrong with the axes of a slider figure, from the numbers that it carries."""
+    """Return what is wrong with the axes of a slider figure, from the numbers that it carries."""
     found = []
     for panel in data["panels"]:
         title = panel["title"]

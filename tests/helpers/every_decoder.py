@@ -121,7 +121,7 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(ENCODERS, "attends as an encoder: its first token sees those behind it"),
     **dict.fromkeys(NO_POSITIONS, "takes no position_ids"),
     **dict.fromkeys(NO_CALL, "makes no attention call that could be captured"),
-    **dict.fromkeys(["bloom", "doge", "inkling_text", "inkling2_text", "mpt"], "adds a bias"),
+    **dict.fromkeys(["bloom", "doge", "inkling_text", "inkling2_text", "inkling2_loop_text", "mpt"], "adds a bias"),
     **dict.fromkeys(["blt", "deepseek_v4"], "so that keys do not stand for the prompt's tokens"),
     **dict.fromkeys(["musicgen", "musicgen_melody"], "has no single embedding of token ids"),
     "ctrl": "not as rotations of planes",

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from accept import printed, text_differs
+from accept import differences, printed
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell
 
@@ -37,8 +37,8 @@ def compare_with_accepted(cell: Any = IPyNbCell) -> None:
     """Let a cell pass if it shows the text that was accepted, but for rounding."""
 
     def compare(self: Any, outputs: Any, accepted: Any, skip_compare: Any = None) -> bool:
-        wrong = text_differs(printed({"outputs": accepted}), printed({"outputs": outputs}))
-        self.comparison_traceback = [wrong] if wrong else []
+        wrong = [*differences(printed({"outputs": accepted}), printed({"outputs": outputs}), "this cell")]
+        self.comparison_traceback = wrong
         return not wrong
 
     cell.compare_outputs = compare

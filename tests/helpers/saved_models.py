@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from architectures import COMMON, build
 
@@ -16,17 +17,17 @@ TASK_WORDS = (
 KINDS = ("names", "colours", "things", "cities")
 
 
-def save_model(folder: Path, name: str = "Llama", *, beginning: bool = True) -> Path:
-    """Write a model of :data:`architectures.ROTARY` or ``REFUSED`` with its tokenizer."""
+def save_model(folder: Path, name: str = "Llama", *, beginning: bool = True, words: int = 16, **options: Any) -> Path:
+    """Write a model of :data:`architectures.ROTARY` or ``REFUSED`` with a tokenizer that has so many words a kind."""
     from tokenizers import Tokenizer, pre_tokenizers
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    # The word of id 0 may end a prompt, so it is no padding.
-    build(name, pad_token_id=None).save_pretrained(folder)
-    known = [*WORDS, *TASK_WORDS, *(word for kind in KINDS for word in read_words(kind)[:16] if word not in WORDS)]
-    assert len(set(known)) == len(known) <= COMMON["vocab_size"]
+    known = [*WORDS, *TASK_WORDS, *(word for kind in KINDS for word in read_words(kind)[:words])]
+    known = list(dict.fromkeys(known))
     known += [f"word{number}" for number in range(len(known), COMMON["vocab_size"])]
+    # The word of id 0 may end a prompt, so it is no padding.
+    build(name, pad_token_id=None, vocab_size=len(known), **options).save_pretrained(folder)
     tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(known)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     marks = {"bos_token": "<s>"} if beginning else {}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import accept
@@ -19,103 +16,57 @@ import pytest
 import rerun
 from build_book import chapters
 from execute import ROOT, executed, is_current, read
-from jupyter_kernels import stop_in_time
 
 from posym_companion.claims.rows import Answer, Asked, Row
 
 
 @pytest.mark.parametrize("chapter", chapters(ROOT), ids=lambda chapter: chapter.stem)
 def test_a_chapter_prints_what_was_accepted(chapter: Path, continuous_integration: bool) -> None:
+    accepted = accept.read_expected(ROOT, chapter)
+    assert list(accept.read_tagged(read(chapter))) == list(accepted), "every cell that is held has been accepted"
+    # These two quote numbers of other chapters alone.
+    assert accepted or chapter.stem in {"what_came_after", "your_facts"}
     if not is_current(ROOT, chapter):
         assert not continuous_integration, "`make book` has not executed it"
         pytest.skip("`make book` has not executed it; nbval does, and compares")
-    accepted = accept.read_expected(accept.expected_file(ROOT, chapter))
-    wrong = accept.differences(accepted, accept.tagged(read(executed(ROOT, chapter))), accept.text_differs)
+    wrong = [*accept.differences(accepted, accept.read_tagged(read(executed(ROOT, chapter))))]
     assert not wrong, f"if this is meant, run `make accept` and say why in the commit: {wrong}"
-
-
-def test_every_chapter_has_cells_that_are_held_and_all_are_accepted(root: Path) -> None:
-    for chapter in chapters(root):
-        held = accept.tagged(read(chapter))
-        # These two quote numbers of other chapters alone.
-        assert held or chapter.stem in {"what_came_after", "your_facts"}, f"no cell of {chapter.stem} is held"
-        assert list(held) == list(accept.read_expected(accept.expected_file(root, chapter))), chapter.stem
-    assert [*accept.orphans(root)] == []
 
 
 @pytest.mark.parametrize(
     ("accepted", "found", "same"),
     [
-        ("the mean is 0.44", "the mean is 0.44", True),
         ("the mean is 0.44", "the mean is 0.45", True),  # another processor rounds 0.445 the other way
         ("the mean is 0.44", "the mean is 0.46", False),
         ("the mean is 0.440", "the mean is 0.442", False),
         ("the mean is 0.44", "the median is 0.44", False),
-        ("the mean is 0.44", "the mean is 0.44.", False),
         ("the mean is 0.44", "the mean is nan", False),
-        ("the mean is nan", "the mean is nan", True),
-        ("the mean is -0.44", "the mean is 0.44", False),
         ("the mean is −0.44", "the mean is 0.44", False),
         ("the mean is -0.00", "the mean is 0.00", True),
         ("0.85–0.90", "0.85–0.92", False),
-        ("576 of 576", "575 of 576", False),
         ("1,000 of 1,000", "1,001 of 1,000", False),
-        ("88 % of heads", "89% of heads", False),  # the space is gone
         ("88 % of heads", "89 % of heads", True),
         ("88 % of heads", "90 % of heads", False),
         ("88 % of heads", "88 of heads", False),
-        ("off by 9e-08", "off by 2e-08", True),
-        ("off by 9e-08", "off by 2e-09", False),
-        ("off by 3e-17", "off by 0", True),
+        ("off by 9e-08", "off by 0", True),
         ("off by 9e-08", "off by 2e-03", False),
-        ("up to 7.8e-03", "up to 7.9e-03", True),
         ("up to 7.8e-03", "up to 8.2e-03", False),
-        ("posym 0.1.0 (code 932d5104)", "posym 0.2.0 (code 932d5104)", False),
         ("code 932d5104", "code 932d5105", False),
         ("gemma-3-270m", "gemma-2-270m", False),
         ("a\nb 0.1", "a\nb 0.1\nc", False),
-        ("0.1, 0.2", "0.1", False),
-    ],
-)
-def test_texts_are_the_same_but_for_rounding(accepted: str, found: str, same: bool) -> None:
-    assert (accept.text_differs(accepted, found) == "") == same
-    assert (accept.text_differs(found, accepted) == "") == same
-
-
-def test_what_differs_is_said_with_its_place() -> None:
-    text = "a table\n| share of heads | 0.44 | 0.50 |"
-    said = accept.text_differs(text, text.replace("0.50", "0.58"))
-    assert said == "0.50 was accepted, 0.58 is found, in 'a table\\n| share of heads | 0.44 | 0.50 |'"
-    assert accept.text_differs(text, text.replace("share", "part")) == (
-        "'| share of heads | 0.44 | 0.50 |' was accepted, '| part of heads | 0.44 | 0.50 |' is found"
-    )
-    assert accept.text_differs(text, "a table") == "'2 lines' was accepted, '1 lines' is found"
-
-
-@pytest.mark.parametrize(
-    ("accepted", "found", "same"),
-    [
-        (0.123456, 0.123457, True),
-        (0.123456, 0.123556, False),
-        (0.123456, -0.123456, False),
-        (3e-32, 5e-33, True),
-        (1.5e-5, 1.4e-5, False),
-        (0.0, "nan", False),
-        ("nan", "nan", True),
-        ([0.5, 0.4, 0.6], [0.5, 0.4, 0.6], True),
+        ({"seed 0": 0.123456}, {"seed 0": 0.123457}, True),
+        ({"seed 0": 0.123456}, {"seed 0": 0.123556}, False),
+        ({"seed 0": 3e-32}, {"seed 0": 5e-33}, True),
+        ({"seed 0": 0.5}, {"seed 1": 0.5}, False),
         ([0.5, 0.4, 0.6], [0.5, 0.4, 0.61], False),
-        ([0.5, 0.4, 0.6], 0.5, False),
-        (3, 3, True),
+        ([0.5, 0.4], [0.5], False),
         (3, 4, False),
         (1, True, False),
-        ("partly", "reproduced", False),
-        (["Gemma at 0.11"], ["Gemma at 0.18"], False),
-        (["one"], ["one", "two"], False),
     ],
 )
-def test_values_of_the_lock_are_the_same_but_for_rounding(accepted: Any, found: Any, same: bool) -> None:
-    assert (accept.value_differs(accepted, found) == "") == same
-    assert (accept.value_differs(found, accepted) == "") == same
+def test_what_was_accepted_is_held_but_for_rounding(accepted: Any, found: Any, same: bool) -> None:
+    assert (not [*accept.differences(accepted, found)]) == same
+    assert (not [*accept.differences(found, accepted)]) == same
 
 
 @pytest.fixture
@@ -131,15 +82,17 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for path in (chapter, executed(tmp_path, chapter)):
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)
+    (tmp_path / accept.EXPECTED).mkdir()
+    (tmp_path / accept.EXPECTED / "gone.md").touch()
 
-    def accepted(text: str, number: float) -> dict[str, str]:
+    def accepted(text: str, number: float) -> list[str]:
         cells[1].outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
         nbformat.write(notebook, executed(tmp_path, chapter))
         part = Asked(name="share", asks="size", held=1, told=1, numbers={"seed 0": number})
         answers = {"toys": Answer(grade="holds", parts=[part])}
         words = dict.fromkeys(("short", "paper", "at", "quote", "asks", "chapter", "fixed"), "")
         row = Row(id="T-1", grade="holds", answers=answers, **words)  # pyright: ignore[reportArgumentType]
-        monkeypatch.setattr(accept, "judged", lambda: {"T-1": asdict(row)})
+        monkeypatch.setattr(accept, "judge_rows", lambda: {"T-1": asdict(row)})
         return accept.accept(tmp_path)
 
     return tmp_path, accepted
@@ -147,21 +100,21 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_what_is_accepted_is_said_and_rounding_is_left_as_it_was(book: Any) -> None:
     root, accepted = book
-    place = "T-1 | answers | toys | parts | share | numbers | seed 0"
-    first = accepted("share 0.44\n", 0.441234)
-    assert {first["chapter, cell share"], first[place]} == {"is new and was not accepted"}
+    assert [line.partition(": null was accepted")[0] for line in accepted("share 0.44\n", 0.441234)] == [
+        "chapter | share",
+        "T-1",
+    ]
     page, lock = root / accept.EXPECTED / "chapter.md", root / accept.LOCK
     before = page.read_bytes(), lock.read_bytes()
+    assert [*page.parent.iterdir()] == [page]
     assert before[0] == b"<!-- cell share -->\nshare 0.44\n"
-    assert accepted("share 0.45\n", 0.441235) == {}
+    assert accepted("share 0.45\n", 0.441235) == []
     assert (page.read_bytes(), lock.read_bytes()) == before
-    changed = accepted("share 0.48\n", 0.48)
-    assert changed == {
-        "chapter, cell share": "0.44 was accepted, 0.48 is found, in 'share 0.44'",
-        place: "0.441234 was accepted, 0.48 is found",
-    }
+    assert accepted("share 0.48\n", 0.48) == [
+        "chapter | share: 'share 0.44' was accepted, 'share 0.48' is found",
+        "T-1 | answers | toys | parts | share | numbers | seed 0: 0.441234 was accepted, 0.48 is found",
+    ]
     assert page.read_text() == "<!-- cell share -->\nshare 0.48\n"
-    assert accept.flat(read(lock))[place] == 0.48
 
 
 def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
@@ -180,41 +133,5 @@ def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "--nbval-lax", "-qrA", "-p", "no:cacheprovider", "."]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert set(re.findall(r"^FAILED (\S+)\.ipynb::Cell 1", run.stdout, re.M)) == {"0.47", "nan"}, run.stdout
-    assert "0.44 was accepted, 0.47 is found, in 'mean 0.44'" in run.stdout
+    assert "'mean 0.44' was accepted, 'mean 0.47' is found" in run.stdout
     assert "4 passed" in run.stdout
-
-
-class Blocking:
-    """A kernel whose sockets never close."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(["sleep", "600"])
-        self.km = SimpleNamespace(provisioner=SimpleNamespace(pid=self.process.pid))
-        self.never = threading.Event()
-
-    def stop(self) -> None:
-        self.never.wait()
-
-
-def test_a_kernel_that_does_not_stop_is_killed_and_holds_nothing_up():
-    class Kernel(Blocking):
-        pass
-
-    stop_in_time(0.1, Kernel)
-    kernel = Kernel()
-    kernel.stop()
-    assert kernel.process.wait(10) == -signal.SIGKILL
-    kernel.never.set()
-
-
-def test_a_kernel_that_stops_is_left_alone():
-    class Kernel(Blocking):
-        pass
-
-    stop_in_time(10, Kernel)
-    kernel = Kernel()
-    kernel.never.set()
-    kernel.stop()
-    assert kernel.process.poll() is None
-    kernel.process.kill()
-    kernel.process.wait()

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import citations
 import pytest
 import yaml
 from execute import PACKAGES
@@ -54,10 +53,10 @@ def misnamed(text: str, known: set[str]) -> list[str]:
 
 
 def test_no_two_papers_are_cited_alike_and_three_have_tags(papers: BibliographyData) -> None:
-    cited = list(citations.Labels().format_labels(papers.entries.values()))
-    assert len(cited) > 20
+    entries = papers.entries.values()
+    cited = [("".join(entry.persons["author"][0].last_names), entry.fields["year"]) for entry in entries]
     assert not [one for one in cited if cited.count(one) > 1]
-    assert {one.rpartition(", ")[2] for one in cited if not one[-4:].isdigit()} >= {"U25", "U26", "G26"}
+    assert {year[-3:] for _, year in cited if not year.isdigit()} >= {"U25", "U26", "G26"}
 
 
 def test_pages_cite_papers_and_do_not_link_them() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import finish_site
 import numpy as np
-import pytest
 from safetensors.numpy import save_file
 
 FIGURE = (
@@ -34,9 +33,6 @@ def test_figures_share_their_style_and_script_and_saved_copies_carry_both(tmp_pa
         assert text.count('src="../_static/figure.js"') == text.count('href="../_static/figure.css"') == 1
     script = (tmp_path / "_static" / "figure.js").read_text(encoding="utf-8")
     assert script == 'document.currentScript.dataset.style = ".posym { top: 0 }";\ndraw()'
-    write_page(tmp_path, FIGURE.format(script="draw()") + FIGURE.format(script="paint()"))
-    with pytest.raises(ValueError, match=r"scores.html holds another figure.js"):
-        finish_site.share_figure_files(tmp_path)
 
 
 def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
@@ -57,19 +53,6 @@ def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:
     changed = finish_site.anchors(page)
     assert changed.replace('<span id="shows-u25-7"></span><span id="live-u25-7"></span>', "") == page
     assert changed.index('u25-7"></span>Figure') < changed.index("Words")
-
-
-def test_a_row_that_a_text_names_has_the_badge_of_the_ledgers_page(tmp_path: Path) -> None:
-    badge = '<a class="posym-badge posym-partly" href="{}#claim-c-6" title="So.">C-6<span> partly</span></a>'
-    write_page(tmp_path, badge.format("../reference/ledger.html"), "book/reference/ledger.html")
-    named = '<a class="posym-claim reference internal" href="../reference/ledger.html#claim-c-6">C-6</a>'
-    page = write_page(tmp_path, f"<p>As said. {named}</p>", "book/a/b.html")
-    finish_site.fill_badges(tmp_path)
-    shown = f'<span class="posym-badges margin">{badge.format("../reference/ledger.html")}</span>'
-    assert f"<p>As said. {shown}</p>" in page.read_text(encoding="utf-8")
-    write_page(tmp_path, named.replace("c-6", "c-7"), "book/a/b.html")
-    with pytest.raises(ValueError, match="ledger's page has no badge for #claim-c-7"):
-        finish_site.fill_badges(tmp_path)
 
 
 def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ PROSE = paragraphs()
 def test_a_term_is_first_used_where_it_is_explained(terms: tuple[str, ...], explained: set[str]) -> None:
     assert explained, "the entry names no page"
     assert all((ROOT / f"{name}.ipynb").is_file() for name in explained)
-    patterns = [pattern_of(term) for term in terms]
-    uses = ((name, text) for name, text in PROSE if any(pattern.search(FORMULA.sub(" ", text)) for pattern in patterns))
+    any_name = re.compile("|".join(map(pattern_of, terms)))
+    uses = ((name, text) for name, text in PROSE if any_name.search(FORMULA.sub(" ", text)))
     name, text = next(uses, ("", ""))
     here = not name or name in explained or linked(text, (ROOT / name).parent) & explained
     assert here, f"{name} uses it first, without a link to its explanation: {text[:200]}"

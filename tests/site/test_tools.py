@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +19,6 @@ import execute
 import nbformat
 import pytest
 import yaml
-from moved import MOVED, write_moved
 
 
 def write_notebook(path: Path, text: str, *cells: str) -> None:
@@ -53,7 +55,7 @@ def rendered(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return {root / name: wrong for name, wrong in chosen["wrong"].items()}
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        pages = Path(command[-1])
+        pages = Path(command[-1]) / "_build" / "html"
         (pages / "_sources" / "book").mkdir(parents=True)
         (pages / "index.html").write_text("new")
         if isinstance(chosen["status"], BaseException):
@@ -85,38 +87,17 @@ def test_site_is_current_only_while_nothing_changes(project: Path, change: str, 
     assert not build_book.site_is_current(project)
 
 
-@pytest.mark.parametrize(
-    ("status", "wrong"), [(0, {}), (1, {}), (0, {"book/scores.ipynb": "it raises"}), (KeyboardInterrupt(), {})]
-)
-def test_only_a_whole_build_is_published(
-    project: Path, rendered: dict[str, Any], status: Any, wrong: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("fails", ["", "a chapter", "Sphinx", "interrupted"])
+def test_only_a_whole_build_is_published(project: Path, rendered: dict[str, Any], fails: str) -> None:
     site = project / "_build" / "html"
     site.mkdir(parents=True)
     (site / "old.html").write_text("made from other files")
-    rendered |= {"status": status, "wrong": wrong}
-    whole = status == 0 and not wrong
-    if isinstance(status, KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            build_book.build(project)
-    else:
-        assert (build_book.build(project) == 0) == whole
+    rendered["wrong"] = {"book/scores.ipynb": "it raises"} if fails == "a chapter" else {}
+    rendered["status"] = {"Sphinx": 1, "interrupted": KeyboardInterrupt()}.get(fails, 0)
+    with contextlib.suppress(KeyboardInterrupt):
+        assert (build_book.build(project) == 0) == (not fails)
     assert not (site / "old.html").exists()
-    assert not (project / "_build" / "html.new").exists()
-    assert (site / "index.html").exists() == build_book.site_is_current(project) == whole
-    assert capsys.readouterr().err == ("book/scores.ipynb failed: it raises\n" if wrong else "")
-
-
-def test_a_site_that_cannot_be_finished_is_not_published(
-    project: Path, rendered: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def finish(*_: object) -> None:
-        raise ValueError("MathJax cannot read 1 formulas")
-
-    monkeypatch.setattr(build_book, "finish", finish)
-    with pytest.raises(ValueError, match="cannot read 1 formulas"):
-        build_book.build(project)
-    assert not any((project / "_build").glob("html*"))
+    assert (site / "index.html").exists() == build_book.site_is_current(project) == (not fails)
 
 
 def test_readers_download_chapters_without_outputs_but_see_them(project: Path, rendered: dict[str, Any]) -> None:
@@ -145,12 +126,56 @@ def test_an_edited_chapter_runs_alone_and_a_changed_package_runs_all(project: Pa
     assert [execute.is_current(project, chapter) for chapter in both] == [True, True]
     write_notebook(both[0], "# Heads", "2 + 3")
     assert [execute.is_current(project, chapter) for chapter in both] == [False, True]
-    execute.executed(project, both[1]).write_text("half of a noteb")
-    assert not execute.is_current(project, both[1])
-    shutil.copy(both[1], execute.executed(project, both[1]))
     (project / "posym_core" / "rope.py").write_text("turn = 2")
     execute.outputs_folder.cache_clear()
     assert not execute.is_current(project, both[1])
+
+
+def start_build(project: Path) -> subprocess.Popen[bytes]:
+    """A process that executes the project's chapter, in a group of its own."""
+    code = "import execute; from pathlib import Path; execute.IMPORTED.clear(); root = Path.cwd()\n"
+    code += "raise SystemExit(bool(execute.execute_changed(root, [root / 'book' / 'scores.ipynb'])))"
+    tools = {"PYTHONPATH": str(Path(execute.__file__).parent)}
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, cwd=project, env=os.environ | tools, start_new_session=True)
+
+
+def test_a_killed_build_leaves_no_process_and_no_half_written_chapter(project: Path) -> None:
+    write_notebook(
+        project / "book" / "scores.ipynb", "# Scores", "open('begun', 'w').close()\nimport time; time.sleep(60)"
+    )
+    build = start_build(project)
+    until(lambda: (project / "book" / "begun").exists())
+    build.kill()
+    build.wait()
+    until(lambda: not group_is_alive(build.pid))
+    assert not [path for path in (project / "_build").rglob("*") if path.is_file()]
+
+
+def until(done: Callable[[], bool], seconds: float = 240) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def group_is_alive(group: int) -> bool:
+    """Whether a group has a process."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("damaged", ["", "half of a noteb", "{}", "[]"])
+def test_damaged_outputs_are_made_again(project: Path, damaged: str) -> None:
+    kept = execute.executed(project, project / "book" / "scores.ipynb")
+    kept.parent.mkdir(parents=True)
+    kept.write_text(damaged)
+    assert start_build(project).wait() == 0
+    assert nbformat.read(kept, as_version=4).cells[1].outputs[0].data["text/plain"] == "2"
 
 
 PYTHON = """\
@@ -236,33 +261,3 @@ def test_missing_browser_stops_continuous_integration(root: Path, tmp_path: Path
     assert elsewhere.returncode == 0
     assert "browser tests will be skipped; install chromium" in elsewhere.stdout
     assert subprocess.run(command, env={"PATH": str(tmp_path), "CI": "true"}).returncode == 1
-
-
-@pytest.mark.parametrize(
-    ("output", "wrong"),
-    [
-        (nbformat.v4.new_output("stream", name="stderr", text="a warning"), "it writes to stderr: a warning"),
-        (
-            nbformat.v4.new_output("display_data", {"text/plain": "Loading:   0%|          | 0/272 [00:00<?, ?it/s]"}),
-            "it shows a progress bar: Loading:   0%|          | 0/272 [00:00<?, ?it/s]",
-        ),
-        (
-            nbformat.v4.new_output("stream", name="stdout", text="\rsteps: 50%|████    | 5/10 [00:01<00:01, 4.2it/s]"),
-            "it shows a progress bar: steps: 50%|████    | 5/10 [00:01<00:01, 4.2it/s]",
-        ),
-        (nbformat.v4.new_output("display_data", {"text/plain": "| 50%|3/4 | 1/2 |"}), None),
-    ],
-)
-def test_a_chapter_shows_no_warning_and_no_progress_bar(output: Any, wrong: str | None) -> None:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
-    assert execute.unwanted(notebook) == wrong
-
-
-@pytest.mark.parametrize(("old", "new"), MOVED.items())
-def test_a_page_that_moved_leads_to_a_heading_that_is_there(root: Path, tmp_path: Path, old: str, new: str) -> None:
-    page, _, anchor = new.partition("#")
-    text = build_book.pages(root)[page.removesuffix(".html")].read_text(encoding="utf-8")
-    titles = re.findall(r'^ *"?## (.+?)(?:\\n)?"?,?$', text, re.MULTILINE)
-    assert anchor in {re.sub(r"\W+", "-", title.lower()) for title in titles}
-    write_moved(tmp_path)
-    assert f'href="{os.path.relpath(new, Path(old).parent)}"' in (tmp_path / old).read_text(encoding="utf-8")

@@ -130,9 +130,7 @@ def test_an_exchange_of_whole_keys_is_one(wide, prompts, planes):
     _, question = facts_of(prompts)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            type(wide), "forward", lambda self, ids, past_key_values, **k: seen.append(past_key_values) or 1 / 0
-        )
+        patch.setattr(type(wide), "forward", lambda self, ids, cache, **k: seen.append(cache) or 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_exchanges(wide, question, cache, shifts, prompts, planes, asked, other)
     assert all(torch.equal(x, layer.keys) for x, layer in zip(before, cache.layers, strict=True))

@@ -147,11 +147,11 @@ class Scripted:
     def get_input_embeddings(self):
         return SimpleNamespace(weight=torch.zeros(1))
 
-    def forward(self, ids, past_key_values=None, use_cache=True):
+    def forward(self, ids, cache=None, use_cache=True):
         tokens = self.tokenizer(self.said, add_special_tokens=False)["input_ids"] + [0]
         logits = torch.zeros(*ids.shape, len(self.tokenizer))
         logits[..., tokens[self.calls]] = 9.0
-        return SimpleNamespace(logits=logits, past_key_values=None)
+        return SimpleNamespace(logits=logits, cache=None)
 
     def __call__(self, ids, **options):
         output = self.forward(ids, **options)

@@ -62,7 +62,7 @@ def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, ra
             sequence = rankings["orders"][0, 0, names.index(order)].tolist()
             gone = sequence[count:] if what == "keep" else sequence[:count]
             places = [divmod(one, heads[1]) for one in gone]
-            with ablate_heads(tiny, places, by="mean", input_ids=others.input_ids):
+            with ablate_heads(tiny, places, mean_over=others):
                 expected = choose_answers(tiny, prompts).correct.numpy()
             np.testing.assert_array_equal(found["correct"][0, 0, ORDERS_OF[what].index(order), place], expected)
     whole = choose_answers(tiny, prompts).correct.numpy()

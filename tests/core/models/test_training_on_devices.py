@@ -1,33 +1,17 @@
-"""Training on devices: our forward pass, several seeds side by side, recorded graphs, runs that go on."""
+"""Training on devices: our forward pass, and another device."""
 
-from dataclasses import replace
-from functools import partial
-
-import numpy as np
 import other_device as stand_in
 import pytest
 import torch
-from refusals import refuse_each
 
 from posym_companion.several_hops.gptj import AnswerLoss, compute_answer_logits, draw_dropout, make_gptj
-from posym_companion.several_hops.multihop import NOISE, TRAINING, MultihopSettings, Watch, train_model, train_together
-from posym_core.models._ensembles import make_generators, sample_streams
-from posym_core.models._toys import ToyEnsemble
-from posym_core.models._training import TrainingSettings, train
-from posym_core.tasks._index_retrieval import RetrievalTask
+from posym_companion.several_hops.multihop import NOISE, TRAINING, MultihopSettings
+from posym_core.models import train
 
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 24, validation=16, test=20, batch=8, dropout=0.2,
     learning_rate=1e-2, warmup=3, checkpoint_every=12, look_every=6, look=16, turn=2.0, monitored=2, save_every=12,
 )  # fmt: skip
-TIMES = {"training_seconds", "monitor_seconds"}
-TOY = RetrievalTask(length=4, symbols=5, attributes=2)
-# A loss that some of four members fall below before the end.
-FREEZING = TrainingSettings(steps=24, batch=8, warmup=4, record_every=6, stop_loss=0.695)
-
-
-def settings(*seeds, **options):
-    return [replace(TINY, seed=seed, **options) for seed in seeds]
 
 
 def draw_multihop(count, generators):
@@ -35,24 +19,11 @@ def draw_multihop(count, generators):
     return batch.tokens, batch.answer, int(torch.randint(2**62, (), generator=generators[1]))
 
 
-def learn_multihop(device, **options):
+def learn_multihop(device):
     model = AnswerLoss(TINY.make_model().to(device))
     generators = [TINY.generator(TRAINING), TINY.generator(NOISE)]
-    train(model, draw_multihop, generators=generators, settings=TINY.training, progress=False, **options)
+    train(model, draw_multihop, generators=generators, settings=TINY.training, progress=False)
     return model
-
-
-def learn_toys(device, **options):
-    model = ToyEnsemble(TOY, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8).to(device)
-    generators = make_generators((0, 1), device, purpose=0)
-    train(model, partial(sample_streams, TOY), generators=generators, settings=FREEZING, progress=False, **options)
-    return model
-
-
-def almost_same(first, second, tolerance=1e-6):
-    """As where the learning rate lies in a tensor of float32."""
-    for one, other in zip(first.parameters(), second.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=10 * tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -80,58 +51,3 @@ def test_the_other_device_learns_what_the_cpu_learns():
         there = [parameter.detach().cpu() for parameter in learn_multihop(device).parameters()]
     for one, other in zip(there, learn_multihop("cpu").parameters(), strict=True):
         torch.testing.assert_close(one, other.detach(), rtol=0, atol=0)
-
-
-def assert_alike(found, expected, rtol=1e-5):
-    almost_same(found.model, expected.model, 2e-3)  # kept in half precision
-    assert set(found.arrays) == set(expected.arrays)
-    for name in ("loss", "loss_step", "look_step", "checkpoint_step", "example_tokens"):
-        np.testing.assert_allclose(found.arrays[name], expected.arrays[name], rtol=rtol, err_msg=name)
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("task", ["number", "letter"])
-def test_seeds_side_by_side_are_those_one_after_another(task, device):
-    seeds = settings(0, 3, 4, task=task)
-    together = train_together(seeds, device=device, progress=False)
-    for one, found in zip(seeds, together, strict=True):
-        assert_alike(found, train_model(one, device=device, progress=False), rtol=1e-5 if device == "cpu" else 1e-3)
-
-
-class Killed(Exception):
-    pass
-
-
-def test_a_killed_run_of_several_goes_on(tmp_path, monkeypatch):
-    learn, look = partial(train_together, settings(0, 1, turn=0.05), device="cpu", progress=False), Watch.__call__
-    checkpoint = tmp_path / "training.safetensors"
-
-    def die(watch, step, model):
-        if step == 18:
-            raise Killed
-        return look(watch, step, model)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Watch, "__call__", die)
-        with pytest.raises(Killed):
-            learn(checkpoint=checkpoint)
-    for one, other in zip(learn(checkpoint=checkpoint), learn(), strict=True):
-        for mine, its in zip(one.model.parameters(), other.model.parameters(), strict=True):
-            torch.testing.assert_close(mine, its, rtol=0, atol=0)
-        for name in set(other.arrays) - TIMES:
-            np.testing.assert_array_equal(one.arrays[name], other.arrays[name], err_msg=name)
-    with pytest.raises(ValueError, match="made with other identity"):
-        train_together(settings(0, 2, turn=0.05), device="cpu", progress=False, checkpoint=checkpoint)
-
-
-test_what_cannot_learn_side_by_side_is_refused = refuse_each(
-    (lambda: train_together([TINY, replace(TINY, task="letter", seed=1)], device="cpu"), "apart from multihop/number_"),
-    (lambda: train_together(settings(0, 1, extra=2), device="cpu"), "extra=2 draws another length for each model; tra"),
-)  # fmt: skip
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("learn", [learn_multihop, learn_toys])
-def test_a_graph_on_a_gpu_learns_what_plain_steps_learn(learn):
-    plain, graphed = (learn(torch.device("cuda"), graph=graph) for graph in (False, True))
-    almost_same(graphed, plain, 1e-3)  # Adam makes much of rounding where gradients are small

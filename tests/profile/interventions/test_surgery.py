@@ -22,19 +22,24 @@ from posym_profile.interventions._plane_interventions import (
     select_slowest,
 )
 from posym_profile.interventions._plane_surgery import edit_rope
-from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.language_models import UnsupportedModelError, run_with_cache
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.scores._profiling import profile
 
 LENGTH = 24
 # The model's own float32 phases and products against ours.
 LOGIT_ERROR = 2e-4
-GROUPED = ["Llama", "Gemma3", "GLM", "gpt-oss", "DeepSeek-V3", "GPT-J", "GPT-NeoX-Japanese", "Falcon", "Falcon grouped"]
+GROUPED = ["Llama", "Gemma3", "GLM", "gpt-oss", "DeepSeek-V3"]
 
 
 def logits_of(model, input_ids):
     with torch.no_grad():
         return model(input_ids, use_cache=False).logits
+
+
+# What attends by calls of torch of its own, and not through the interface.
+OWN_CALLS = ["GPT-J", "CodeGen", "GPT-NeoX-Japanese", "Falcon", "Falcon grouped"]
+EDITED = [name for name in ROTARY if name not in OWN_CALLS]
 
 
 def planes_of(name, known={}):  # noqa: B006  (asked once for all tests)
@@ -50,11 +55,7 @@ def traces(model):
     return hooks, groups
 
 
-def first_heads(name):
-    return [(0, 1), (1, 0), (1, 3)]
-
-
-@pytest.mark.parametrize("name", ROTARY)
+@pytest.mark.parametrize("name", EDITED)
 def test_no_intervention_leaves_every_bit_and_ablating_all_planes_makes_attention_uniform(name):
     model, input_ids = shared(name), tokens(2, LENGTH)
     planes = planes_of(name)
@@ -114,9 +115,6 @@ def test_another_base_is_the_model_built_with_it(name):
         planes=planes_of(name),
     ):
         torch.testing.assert_close(logits_of(shared(name), input_ids), expected, atol=LOGIT_ERROR, rtol=0)
-    if name != "Llama linear":
-        with edit_rope(shared(name), change_base(300.0), planes=planes_of(name)):
-            torch.testing.assert_close(logits_of(shared(name), input_ids), expected, atol=LOGIT_ERROR, rtol=0)
     assert (logits_of(shared(name), input_ids) - expected).abs().max() > 100 * LOGIT_ERROR
 
 
@@ -151,7 +149,7 @@ def test_all_heads_one_by_one_are_the_whole_layer(name):
         torch.testing.assert_close(logits_of(model, input_ids), together, atol=LOGIT_ERROR, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["Llama", "Gemma3", "GPT-J", "Phi"])
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "Phi"])
 def test_logits_are_those_of_a_literal_loop(name):
     """Turn each plane back by its position, forward by the new angle, and add up the planes that are kept."""
     model, input_ids, planes = shared(name), tokens(1, 9), planes_of(name)[0]
@@ -159,7 +157,7 @@ def test_logits_are_those_of_a_literal_loop(name):
     interventions = [
         freeze_rotation(select_by_id([1]), heads=[(0, 2)]),
         remove_planes(select_by_id([2]), heads=[(0, 2)]),
-        change_base(50.0, heads=[(0, 2)]),
+        change_base(0.005, heads=[(0, 2)]),
     ]
     with edit_rope(model, *interventions, planes=planes_of(name)) as operated:
         (found, *_) = capture(model, input_ids, rows=None)
@@ -189,7 +187,7 @@ def test_logits_are_those_of_a_literal_loop(name):
 def test_scores_after_an_intervention_are_those_of_a_model_with_such_planes(name):
     # Within the sliding window, beyond which places differ even for a head without positions.
     model, input_ids, planes = shared(name), tokens(2, 16), planes_of(name)
-    options = {"start": 2, "block_length": 4, "blocks": 3, "tau": 0.1, "progress": False}
+    options = {"start": 2, "block_length": 4, "blocks": 3, "tau": 0.1}
     with edit_rope(model, freeze_rotation(), planes=planes) as operated:
         whole = operated.profile(input_ids, **options)
         expected = profile(model, input_ids, planes=[replace(p, angles=0 * p.angles) for p in planes], **options)
@@ -208,50 +206,45 @@ def test_scores_after_an_intervention_are_those_of_a_model_with_such_planes(name
     np.testing.assert_allclose(flat.entropy[:, 1], 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["Llama", "GPT-J", "Falcon grouped"])
-def test_asking_for_planes_under_surgery_finds_the_new_ones_or_refuses(name):
-    model = shared(name)
-    with edit_rope(model, change_base(50.0), planes=planes_of(name)) as operated:
-        found = find_planes(model, LENGTH)
-        torch.testing.assert_close(found[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
-    with edit_rope(model, freeze_rotation(select_slowest(0.5)), planes=planes_of(name)) as operated:
-        if name == "GPT-J":
-            found = find_planes(model, LENGTH)
-            torch.testing.assert_close(found[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
-        else:
-            # Stopped planes are taken for slow ones of the model's frequencies, which its keys then deny.
-            with pytest.raises(UnsupportedModelError, match="planes"):
-                find_planes(model, LENGTH)
+def test_asking_for_planes_under_surgery_finds_the_new_ones_or_refuses():
+    model, planes = shared("Llama"), planes_of("Llama")
+    with edit_rope(model, change_base(0.005), planes=planes) as operated:
+        torch.testing.assert_close(find_planes(model, LENGTH)[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
+    # Stopped planes are taken for slow ones of the model's frequencies, which its keys then deny.
+    with (
+        edit_rope(model, freeze_rotation(select_slowest(0.5)), planes=planes),
+        pytest.raises(UnsupportedModelError, match="planes"),
+    ):
+        find_planes(model, LENGTH)
 
 
-@pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss", "GPT-J", "Falcon grouped"])
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss"])
 def test_generation_with_a_cache_agrees_with_whole_passes(name):
     model, input_ids = shared(name), tokens(2, 12)
     with edit_rope(
         model,
         freeze_rotation(select_fastest(0.5), heads=[(0, 1)]),
-        change_base(500.0, layers=[1]),
+        change_base(0.05, layers=[1]),
         planes=planes_of(name),
     ):
         whole = logits_of(model, input_ids)
         with torch.no_grad():
-            begun = model(input_ids[:, :9], use_cache=True)
-            rest = model(input_ids[:, 9:], past_key_values=begun.past_key_values, use_cache=True).logits
+            _, cache = run_with_cache(model, input_ids[:, :9])
+            rest = run_with_cache(model, input_ids[:, 9:], cache)[0].logits
     torch.testing.assert_close(rest, whole[:, 9:], atol=LOGIT_ERROR, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["Llama", "GPT-J"])
-def test_the_model_is_restored_even_after_an_exception(name):
-    model, input_ids = build(name), tokens(2, LENGTH)
+def test_the_model_is_restored_even_after_an_exception():
+    model, input_ids = build("Llama"), tokens(2, LENGTH)
     plain, before = logits_of(model, input_ids), traces(model)
 
     def fail(*_):
         raise RuntimeError("in the middle")
 
-    hook = next(m for n, m in model.named_modules() if n.endswith(("o_proj", "out_proj"))).register_forward_hook(fail)
+    hook = model.model.layers[1].self_attn.o_proj.register_forward_hook(fail)
     with (
         pytest.raises(RuntimeError, match="in the middle"),
-        edit_rope(model, freeze_rotation(heads=first_heads(name)), planes=planes_of(name)),
+        edit_rope(model, freeze_rotation(heads=[(0, 1), (1, 0), (1, 3)]), planes=planes_of("Llama")),
     ):
         logits_of(model, input_ids)
     hook.remove()
@@ -289,16 +282,15 @@ test_interventions_that_make_no_sense = refuse_each(
     (lambda: select_fastest(1.5), "share of the planes lies between 0 and 1; got 1.5"),
     (lambda: select_by_angle(2, 1), "0 <= slow < fast; got slow=2, fast=1"),
     (lambda: select_by_id([9])(torch.ones(4)), "frequency IDs run from 1 to 4 in this layer; got 9 to 9"),
-    (lambda: change_base(), "exactly one of base and times.*got base=None, times=None"),
     (lambda: change_base(-1.0), "positive finite number; got -1.0"),
     (lambda: freeze_rotation(layers=[0], heads=[(0, 0)]), "got both. Pass layers= or heads="),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("interventions", "options", "message"), [
-    ([freeze_rotation(layers=[7])], {}, "attention layers run from 0 to 2; got layer 7"),
-    ([freeze_rotation(heads=[(0, 4)])], {}, "heads of layer 0 run from 0 to 3; got head 4"),
-    ([freeze_rotation()], {"planes": None}, "got neither length nor planes. Pass length="),
+    ([freeze_rotation(layers=[7])], {}, "layers 0 to 2 of 4 heads, counted from 0; got head 0 of layer 7"),
+    ([freeze_rotation(heads=[(0, 4)])], {}, "layers 0 to 2 of 4 heads, counted from 0; got head 4 of layer 0"),
+    ([freeze_rotation()], {"planes": None}, "pass length=, or planes="),
     ([freeze_rotation()], {"planes": []}, "makes 3 attention calls, but planes were given for 0"),
 ])  # fmt: skip
 def test_surgery_that_cannot_be_done(interventions, options, message):
@@ -307,3 +299,14 @@ def test_surgery_that_cannot_be_done(interventions, options, message):
         edit_rope(shared("Llama"), *interventions, **{"planes": planes_of("Llama")} | options),
     ):
         pass
+
+
+def test_layers_that_cannot_be_edited_apart_are_refused():
+    alike = build("Llama")
+    alike.model.layers[1].self_attn = alike.model.layers[0].self_attn
+    for model in (alike, *map(shared, OWN_CALLS)):
+        with (
+            pytest.raises(UnsupportedModelError, match="share one attention module, or that do not attend through"),
+            edit_rope(model, length=LENGTH),
+        ):
+            pass

@@ -120,10 +120,7 @@ def test_a_file_holds_them_and_an_altered_one_is_refused(tmp_path):
     altered = bytearray(path.read_bytes())
     altered[-1] ^= 1
     path.write_bytes(altered)
-    with pytest.raises(ValueError, match=r"additions learned.safetensors were altered .* install posym-core anew"):
-        read_factors(path, expected=expected)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"learned.safetensors are not there"):
+    with pytest.raises(ValueError, match=r"additions learned.safetensors were altered .* install posym-core again"):
         read_factors(path, expected=expected)
 
 
@@ -137,11 +134,11 @@ ELSEWHERE = {
         model, some_factors(model) | {UP: some_factors(model)[UP][1:]}
     ),
     "every addition has an up and a down": lambda model: add_lora(model, {UP: some_factors(model)[UP]}),
-    "has no module model.layers.2.self_attn.v_proj": lambda model: add_lora(
+    "has no module model.layers.2.self_attn.v_proj with a matrix": lambda model: add_lora(
         build("Llama", num_hidden_layers=2), some_factors(model)
     ),
     "kept on disk": lambda model: add_lora(copy.deepcopy(model).to("meta"), some_factors(model)),
-    "has none": learnt(["model.norm"], 1),
+    "has no module model.norm with a matrix": learnt(["model.norm"], 1),
     "rank must be a whole number of at least 1; got 0": learnt(NAMES, 0),
 }
 

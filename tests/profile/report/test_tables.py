@@ -6,8 +6,9 @@ import pytest
 import xarray
 
 from posym_core.metrics._stats import mean_interval
-from posym_profile.report._tables import describe_answers, write_heads_table, write_table_of_models
-from posym_profile.scores._head_table import SHARES, average_heads, tabulate_heads
+from posym_profile.report._folder import write_table_of_models
+from posym_profile.scores import tabulate_heads
+from posym_profile.scores._head_table import SHARES, average_heads
 
 DIMS = ("prompt", "layer", "head")
 
@@ -51,16 +52,6 @@ def test_one_prompt_has_no_interval():
     assert means[0, 0] == scores()[0, 0, 0]
 
 
-def test_chance_is_the_mean_over_prompts_of_differently_many_alternatives():
-    answers = answered([True, False], [2, 8])
-    assert describe_answers(answers).startswith("right on 1 of 2 prompts, 50%; chance 31%")
-
-
-def answered(correct, alternatives):
-    given = {"correct": correct, "alternatives": alternatives}
-    return xarray.Dataset({name: ("prompt", np.array(x)) for name, x in given.items()})
-
-
 def test_two_prompts_have_the_interval_of_their_scores():
     means, lows, highs = average(np.array([[[0.25, np.nan]], [[0.75, 0.5]]]), intervals=True)
     assert (means[0, 0], lows[0, 0], highs[0, 0]) == (0.5, 0.25, 0.75)
@@ -75,7 +66,7 @@ def test_heads_that_do_not_exist_have_no_row_and_undefined_scores_are_empty():
     rows = tabulate_heads(found)
     assert list(zip(rows.layer, rows["head"], strict=True)) == [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert rows.prompts.tolist() == [0, 40, 40, 40, 3]
-    written = read(write_heads_table(found))
+    written = read(write_table_of_models({"a": found}))
     assert written[0]["positional"] == written[0]["symbolic_high"] == ""
     assert float(written[1]["positional"]) == pytest.approx(scores()[:, 0, 2].mean(), rel=1e-6)
 
@@ -85,8 +76,7 @@ def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
     visible[39] = [8, 3]
     assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 5, 5, 5]
     visible[39, 1], visible[:39, 1] = 8, 0
-    written = read(write_heads_table(table(blocks=blocks, visible_blocks=visible)))
-    assert [row["hidden_blocks"] for row in written] == ["0"] * 3 + ["6"] * 3
+    assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 6, 6, 6]
 
 
 def test_shares_of_a_cube_have_columns_where_there_is_one():
@@ -114,19 +104,4 @@ def test_several_models_have_one_table():
     assert next(iter(written[0])) == "model"
     assert [row["model"] for row in written] == ["a"] * 6 + ["b"] * 6
     assert {row["window"] for row in written} == {"", "16"}
-
-
-@pytest.mark.parametrize(
-    ("right", "prompts", "alternatives", "said"),
-    [
-        (1, 16, 16, "right on 1 of 16 prompts, 6%; chance 6%, from which it cannot be told apart"),
-        (3, 16, 16, "right on 3 of 16 prompts, 19%; chance 6%, from which it cannot be told apart"),
-        (4, 16, 16, "right on 4 of 16 prompts, 25%; chance 6%"),
-        (1, 1, 2, "right on 1 of 1 prompt, 100%; chance 50%, from which it cannot be told apart"),
-        (1, 1, 50, "right on 1 of 1 prompt, 100%; chance 2%"),
-    ],
-)
-def test_answers_are_said_beside_chance(right, prompts, alternatives, said):
-    correct = np.arange(prompts) < right
-    assert describe_answers(answered(correct, np.full(prompts, alternatives))) == said
-    assert describe_answers(xarray.Dataset()) == ""
+    assert read(write_table_of_models({"=1+1": table()}))[0]["model"] == "'=1+1"

@@ -83,11 +83,13 @@ def test_random_tokens_differ_within_a_prompt_and_are_drawn_by_a_seed():
     one, again, other = (measure_head_labels(model, length=9, prompts=2, seed=seed) for seed in (0, 0, 1))
     assert one.equals(again)
     assert not one.induction.equals(other.induction)
-    assert seen[0].shape == (2, 19)
-    assert (seen[0][:, 0] == 1).all()  # its mark of beginning
-    assert torch.equal(seen[0][:, 1:10], seen[0][:, 10:])
-    assert all(len(row[1:10].unique()) == 9 for row in seen[0])
-    assert ((seen[0][:, 1:] >= 4) & (seen[0][:, 1:] < 93)).all()
+    assert len(seen) == 6  # one pass a prompt
+    ids = torch.cat(seen)
+    assert ids.shape == (6, 19)
+    assert (ids[:, 0] == 1).all()  # its mark of beginning
+    assert torch.equal(ids[:, 1:10], ids[:, 10:])
+    assert all(len(row[1:10].unique()) == 9 for row in ids)
+    assert ((ids[:, 1:] >= 4) & (ids[:, 1:] < 93)).all()
 
 
 test_what_does_not_fit_is_refused = refuse_each(
@@ -95,7 +97,7 @@ test_what_does_not_fit_is_refused = refuse_each(
     (lambda: measure_head_labels(shared("Llama"), prompts=0), "prompts must be a whole number of at least 1; got 0"),
     (lambda: measure_head_labels(shared("Llama"), length=90), "length must be at most 89, the different tokens of thi"),
     (lambda: measure_head_labels(shared("Llama"), tokens="abc"),
-     "input_ids must be a torch tensor; got str", TypeError),
+     "input_ids must be a tensor of whole numbers, int64 or int32; got str", TypeError),
     (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),
      "tokens must be token ids from 0 to 96"),
 )  # fmt: skip

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from architectures import Swapped, build, packaged, shared, tokens
+from architectures import Swapped, build, shared, tokens
 from refusals import refuse_each
 
-from posym_core import exclusion, rope_angles, swap_scores
+from posym_core import exclusion, swap_scores
 from posym_core.metrics._swaps import score_swaps
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
@@ -16,7 +16,7 @@ from posym_profile.prompts import Prompts
 from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._head_table import make_dataset, top_heads
 from posym_profile.scores._labels import measure_head_labels
-from posym_profile.scores._layer_measurement import map_layers, stack_padded
+from posym_profile.scores._layer_measurement import map_layers
 from posym_profile.scores._profiling import profile
 
 START, LENGTH, BLOCKS = 3, 4, 5
@@ -65,15 +65,6 @@ def test_scores_are_those_of_contents_truly_swapped(name):
     positional, symbolic = scores_by_swapping(model, input_ids)
     np.testing.assert_allclose(found.positional[0], positional, atol=SCORE_ERROR, rtol=0)
     np.testing.assert_allclose(found.symbolic[0], symbolic, atol=SCORE_ERROR, rtol=0)
-
-
-def test_planes_of_the_packaged_model_are_those_of_its_two_bases():
-    model, _ = packaged()
-    planes = find_planes(model, 25)
-    for layer, found in enumerate(planes):
-        base = 1e6 if layer % 6 == 5 else 1e4
-        torch.testing.assert_close(found.angles, rope_angles(256, base), atol=1e-7, rtol=1e-6)
-        assert found.order.tolist() == list(range(256))
 
 
 def test_batches_give_what_prompts_give_alone():
@@ -137,14 +128,6 @@ def test_planes_are_scored_one_by_one():
     assert found.plane_positional.shape == (2, 3, 4, 8)
     # Six of the eight planes are not rotated, and such a head follows its contents.
     np.testing.assert_allclose(found.plane_symbolic[..., 2:], np.ones((2, 3, 4, 6)), atol=1e-4, rtol=0)
-
-
-def test_layers_of_different_shapes_are_filled_up_with_nan():
-    both = stack_padded([torch.ones(2, 4, 8), torch.ones(2, 3, 6)], dim=1)
-    assert both.shape == (2, 2, 4, 8)
-    assert both[:, 1, 3].isnan().all()
-    assert both[:, 1, :, 6:].isnan().all()
-    assert both.nansum() == 2 * (4 * 8 + 3 * 6)
 
 
 def uneven(*plane):
@@ -224,12 +207,6 @@ def test_heads_of_flat_attention_are_ranked_only_when_asked():
         top_heads(found, 8, "symbolic")
 
 
-def test_labels_rank_heads_too():
-    found = profile(shared("Gemma3"), tokens(), labels=True, **ALL)
-    layer, head = top_heads(found, 1, "previous_token", flat=True)[0]
-    assert found.previous_token[layer, head] == found.previous_token.max()
-
-
 @pytest.mark.parametrize("name", ["Gemma3", "Falcon"])
 def test_anything_can_be_measured_in_the_same_pass(name):
     model, input_ids, seen = shared(name), tokens(), []
@@ -257,10 +234,10 @@ test_what_does_not_fit_is_refused = refuse_each(
     (scored(tokens(), start=40), "at least two blocks are needed to swap"),
     (scored(tokens(), tau=0.0), "tau must be above 0; got 0.0"),
     (scored(tokens(), batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
-    (scored(tokens(1, 2)), r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
-    (scored(tokens().float()), "input_ids must be whole numbers", TypeError),
-    (scored(tokens().tolist()), "input_ids must be a torch tensor; got list. Use tokenizer", TypeError),
-    (scored(tokens()[None]), r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
+    (scored(tokens(1, 2)), r"input_ids must be prompts of at least 3 tokens, .*; got shape \(1, 2\)"),
+    (scored(tokens().float()), "a tensor of whole numbers, .*; got torch.float32. Use tokenizer", TypeError),
+    (scored(tokens().tolist()), "a tensor of whole numbers, .*; got list. Use tokenizer", TypeError),
+    (scored(tokens()[None]), r"\[prompt, token\] or \[token\]; got shape \(1, 2, 44\)"),
     (lambda: profile(shared("Llama"), tokens()), "token ids do not say where their blocks are; pass start", TypeError),
     (lambda: top_heads(uneven(5), 1, "symbolic"), "have several \\(plane\\); select one"),
     (lambda: top_heads(profile(shared("Llama"), tokens(), queries=[30, -1], **ALL), 1), r"scores.sel\(query=-1\)"),

@@ -140,22 +140,16 @@ def test_anything_is_measured_at_any_token():
 
 
 @pytest.mark.parametrize(("queries", "error", "message"), [
-    ([], ValueError, r"queries must name at least one token; got none. Pass \[-1\] for the last"),
-    ("last", TypeError, r"queries must be whole numbers, such as \[-1\] for the last token; got 'last'"),
-    (-1, TypeError, r"queries must be whole numbers, such as \[-1\] for the last token; got -1"),
+    ([], ValueError, "queries must name one token or more, each once, from -44 to 43 .*; got []"),
+    ("last", TypeError, "queries must be whole numbers, such as [-1] for the last token; got 'last'"),
     ([1.5], TypeError, "queries must be whole numbers"),
-    ([44], ValueError, "queries must lie from -44 to 43 for prompts of 44 tokens; got 44"),
-    ([-1, 43], ValueError, r"queries must name different tokens; of 44 tokens \[-1, 43\] name one twice"),
-    (
-        [10],
-        ValueError,
-        r"queries must stand behind at least two blocks, from token 11 on \(start=3, block_length=4\); got 10, "
-        "which has 1 before it in a prompt of 44 tokens. Pass a later token, or a smaller start or block_length",
-    ),
+    ([44], ValueError, "queries must name one token or more, each once, from -44 to 43 .*; got [44]"),
+    ([-1, 43], ValueError, "queries must name one token or more, each once, from -44 to 43 .*; got [-1, 43]"),
+    ([10], ValueError, "queries must stand behind at least two blocks, from token 11 on .*; got token 10 of 44"),
 ])  # fmt: skip
 def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, message, monkeypatch):
-    monkeypatch.setattr("posym_profile.scores._profiling.measure_layers", None)
-    with pytest.raises(error, match=message):
+    monkeypatch.setattr("posym_profile.scores._profiling.map_layers", None)
+    with pytest.raises(error, match=message.replace("[", r"\[")):
         profile(shared("Llama"), tokens(), queries=queries, **LAYOUT)
 
 
@@ -163,7 +157,7 @@ LLAMA = shared("Llama")
 
 
 def test_a_query_that_is_no_whole_number_of_all_lengths_is_refused():
-    with pytest.raises(ValueError, match=r"different tokens; of 6 tokens \[-2, 4\] name one twice"):
+    with pytest.raises(ValueError, match=r"each once, from -6 to 5 for prompts of 6 tokens; got \[-2, 4\]"):
         resolve_queries([-2, 4], [5, 6])
     # Of five tokens the last but one is number 3, and of six number 4.
     assert resolve_queries([-2, 4], [5]) == [-2, 4]
