@@ -233,7 +233,7 @@ def measure_places(
 
 
 def with_random_weights(model: Any, seed: int) -> Any:
-    """Return a model of the same class and configuration as it is before training, on the same device and as precise."""
+    """Return a model of the same class and configuration as it is before training, on its device and as precise."""
     weight = next(model.parameters())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -89,7 +89,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"input_ids": torch.zeros(2, 10)}, "do not fit: input_ids, answer_ids and target must be int64, with 2 rows of 2,"),
+    ({"input_ids": torch.zeros(2, 10)}, "do not fit: input_ids, answer_ids and target must be int64, with 2 rows of"),
     ({"target": torch.tensor([[0, 3]])}, "with 2 rows of 2, 2 and 1 dimensions"),
     ({"input_ids": GOOD["input_ids"][:1]}, "with 2 rows"),
     ({"blocks": 1}, r"blocks must be a whole number of at least 2 .*got 1"),
