@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from accept import TAG, expected_file, read_expected
+from accept import TAG, read_expected
 from execute import ROOT
 from nbformat import NotebookNode, reader
 from rerun import HIDDEN, cells_in_sight
@@ -119,7 +119,7 @@ def shows(text: str) -> set[str]:
 
 def unshown(path: Path, notebook: NotebookNode) -> list[str]:
     """Numbers in a chapter's prose that no output shows and that its metadata do not say to be another's."""
-    known = shows("\n".join(read_expected(expected_file(ROOT, path)).values()))
+    known = shows("\n".join(read_expected(ROOT, path).values()))
     known |= shows(" ".join(notebook.metadata.get("stated", {})))
     prose = [NO_PROSE.sub(" ", cell.source) for cell in notebook.cells if cell.cell_type == "markdown"]
     written = {match[0] for text in prose for match in NUMBER.finditer(text)}
