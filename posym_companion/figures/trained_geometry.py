@@ -140,9 +140,9 @@ def waves(mine: Result):
          Readout(rows, format=".2f")],
         [Slider("head", "Head (layer:head)", [f"{place // 4}:{place % 4}" for place in heads])],
         caption="The cloud of keys has one direction. The grey curve, mean logits on prompts that the wave was not "
-        "fitted on, follows the wave, and the purple one is the same in your run. The slider sets one of the ten most "
-        "positional heads on running text, at its most positional plane of at least half a rotation. Keys are scaled "
-        "to the longest, the query to its length.",
+        "fitted on, follows the wave, and the purple one is your run, at the plane that is the most positional there. "
+        "The slider sets one of the ten most positional heads on running text, at its most positional plane of at "
+        "least half a rotation. Keys are scaled to the longest, the query to its length.",
         alt="Left: a cloud of key dots on one side of the origin and one arrow. Right: a wavy grey curve over the "
         "distance with a smooth wave lying on it.",
     )  # fmt: skip
