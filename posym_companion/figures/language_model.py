@@ -47,9 +47,9 @@ def two_facts(C: Tensor, prompts: Any) -> Any:
     asked, (layers, heads) = int(prompts.target[0]), C.shape[:2]
     most = min(16, int((NUMBERS / (2 * layers * heads)) ** 0.5))
     others = [fact for fact in range(prompts.blocks) if fact != asked][:most]
-    shown = sorted([asked, *others])
-    bars = np.stack([fact_attention(C, prompts, asked, other)[..., shown] for other in others], 2)
-    pair = np.stack([bars[:, :, n][..., [shown.index(x) for x in (asked, other)]] for n, other in enumerate(others)], 2)
+    drawn = sorted([asked, *others])
+    bars = np.stack([fact_attention(C, prompts, asked, other)[..., drawn] for other in others], 2)
+    pair = np.stack([bars[:, :, n][..., [drawn.index(x) for x in (asked, other)]] for n, other in enumerate(others)], 2)
     unit = pair / np.linalg.norm(pair, axis=-1, keepdims=True)
     before, after = unit[..., 0, :], unit[..., 1, :]
     said = {
@@ -59,7 +59,7 @@ def two_facts(C: Tensor, prompts: Any) -> Any:
     }
     attention = Bars(
         "Attention to each fact",
-        [str(fact + 1) for fact in shown],
+        [str(fact + 1) for fact in drawn],
         bars / bars.max((-1, -2), keepdims=True),
         series=["before the swap", "after it"],
         x_label="fact, counted from 1",
