@@ -139,4 +139,4 @@ def finish(site: Path, root: Path) -> None:
     edit_pages(site, finished)
     drop_icons(site)
     pack_models(site, root / "results")
-    write_moved(site, settings["sphinx"]["config"]["html_context"].get("moved", {}))
+    write_moved(site, settings["sphinx"]["config"]["html_context"]["moved"])

@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
     for name in ("requirements.txt", "requirements-bare.txt", "requirements-test.txt", "pyproject.toml"):
         (tmp_path / name).write_text("")
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/scores\n")
-    (tmp_path / "_config.yml").write_text("title: Heads\nrepository: {url: https://github.com/owner/heads}\n")
+    (tmp_path / "_config.yml").write_text("sphinx: {config: {html_context: {moved: {gone.html: index.html}}}}\n")
     (tmp_path / "CITATION.cff").write_text("authors: [{name: Ann}]\ndate-released: 2026-01-31\n")
     write_notebook(tmp_path / "book" / "scores.ipynb", "# Scores", "1 + 1")
     return tmp_path
