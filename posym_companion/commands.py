@@ -60,10 +60,10 @@ def _run(options: argparse.Namespace) -> None:
     from posym_companion.catalogue import require_experiment
 
     require_experiment(options.experiment)
-    from posym_companion.experiments import run_experiment
+    from posym_companion.experiments import run_all_settings
 
     what = {"model": options.model, "facts": options.facts, "small": options.small, "force": options.force}
-    for result in run_experiment(options.experiment, **what, **_how(options)):
+    for result in run_all_settings(options.experiment, **what, **_how(options)):
         print(result.describe(), flush=True)
 
 

@@ -375,7 +375,7 @@ def require_own_folder(small: bool, folder: Path | str | None) -> None:
         raise ValueError("the small size has the full size's names for its results; pass another --results folder")
 
 
-def run_experiment(
+def run_all_settings(
     name: str,
     *,
     model: str | None = None,

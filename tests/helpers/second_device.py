@@ -55,12 +55,12 @@ def run_cells(chapter: Path) -> list[str]:
 
 def run_small_experiment(name: str) -> list[str]:
     """Return what an experiment at its small size raises, beside the stored results of all others, which some read."""
-    from posym_companion.experiments import run_experiment
+    from posym_companion.experiments import run_all_settings
 
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "results", folder, ignore=shutil.ignore_patterns(name), dirs_exist_ok=True)
         try:
-            for _ in run_experiment(name, small=True, folder=folder, progress=False):
+            for _ in run_all_settings(name, small=True, folder=folder, progress=False):
                 pass
         except Exception as error:
             return [describe_error(error)]
