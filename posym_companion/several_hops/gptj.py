@@ -88,7 +88,7 @@ def set_angles(model: Any, angles: Float[Tensor, " plane"], *, positions: int) -
     model.config.n_positions = positions
 
 
-def find_tables(model: Any) -> list[nn.Module]:
+def find_tables(model: Any) -> list[Any]:
     """Return the modules that hold sines and cosines: one of the model, or before transformers 5.24 one a layer."""
     return [module for module in model.modules() if hasattr(module, "embed_positions")]
 
