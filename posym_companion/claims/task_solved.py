@@ -413,12 +413,12 @@ def scores_predict(look: Look):
     """Does accuracy fall sooner if heads go by a score than by depth, from either end, and by what they copy?
 
     Heads are ranked before any is removed, over all layers and within thirds of them. What is compared is the area
-    under accuracy against heads removed, which must be smaller by a twentieth and with an interval off zero.
+    under accuracy against log2(1 + heads removed), which must be smaller by a twentieth and with an interval off zero.
     """
     measured = measure_decoders(look, DECODERS[look.model]) if look.model in DECODERS else measure_language(look)
     advantages, areas, least = measured
     words = ", ".join(f"{name} {areas[name]:.2f}" for name in ("score", *AGAINST))
-    look.headline("accuracy left, as an area", words)
+    look.headline("accuracy left, as an area over log2(1 + heads)", words)
     room = min(areas[other] for other in AGAINST) - least
     look.require(f"there is room below the other orders ({room:.2f})", room > 0.05)
     for score in JUDGED:

@@ -114,9 +114,9 @@ def contrasts(trends: Mapping[str, Any]) -> Picture:
         caption="A dot is the median score of the early half of the layers less that of the late half, with its 95% "
         "interval over layers and prompts. With <em>likes</em> and <em>lives</em>, and with every wording at 128 "
         "facts, early layers are more positional and less symbolic. With <em>bought</em> at 16 and 64 facts the "
-        "halves cannot be distinguished.",
-        alt="For nine settings, the difference of early and late medians of both scores with intervals; its size "
-        "depends on the wording.",
+        "halves cannot be distinguished. The last row is your run.",
+        alt="For nine settings and the reader's run, the difference of early and late medians of both scores with "
+        "intervals; its size depends on the wording.",
     )
 
 
