@@ -71,7 +71,10 @@ def judge_influence(folder, *, untrained=(1.0, 0.1), trained=(1.0, 0.1), turned=
 
 def test_both_ends_of_a_u(tmp_path):
     claimed = judge_influence(tmp_path)
-    assert (claimed.grade, [*count_parts(claimed).values()]) == ("holds", [*["6 of 6"] * 2, *["3 of 3"] * 2, *["4 of 4"] * 2])
+    assert (claimed.grade, [*count_parts(claimed).values()]) == (
+        "holds",
+        [*["6 of 6"] * 2, *["3 of 3"] * 2, *["4 of 4"] * 2],
+    )
     flat = judge_influence(tmp_path, untrained=(-0.1, -0.1), trained=(-0.1, -0.1), turned=0.2)
     require_both_sides(claimed, flat)
     assert flat.grade == "absent or opposite"
