@@ -115,7 +115,6 @@ def profile(
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
-        LongPromptWarning: if prompts are longer than ``max_position_embeddings`` of the model's configuration.
 
     >>> scores = profile(model, prompts)  # doctest: +SKIP
     >>> scores.symbolic.mean("prompt")[5, 3], scores.to_dataframe(), scores.sel(layer=5)  # doctest: +SKIP
