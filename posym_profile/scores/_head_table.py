@@ -90,10 +90,12 @@ def tabulate_heads(scores: Dataset) -> DataFrame:
     """Return a row for each head: means over prompts with 95% bootstrap intervals.
 
     The columns of ``heads.csv``, which ``posym profile`` writes. Heads that a layer does not have are left out. Of
-    several queries choose one, as ``tabulate_heads(scores.sel(query=-1))``.
+    several queries choose one.
     """
     import xarray
 
+    if "query" in scores.dims:
+        raise ValueError("scores are of several queries; choose one, as tabulate_heads(scores.sel(query=-1))")
     columns: dict[str, DataArray] = {}
     for name in ("positional", "symbolic"):
         columns |= average_heads(scores[name], intervals=True)

@@ -66,6 +66,11 @@ def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
     assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 6, 6, 6]
 
 
+def test_one_of_several_queries_is_to_be_chosen():
+    with pytest.raises(ValueError, match="scores are of several queries; choose one, as tabulate_heads"):
+        tabulate_heads(xarray.concat([table(), table()], xarray.Variable("query", [30, -1])))
+
+
 def test_several_models_have_one_table():
     written = read(write_table_of_models({"a": table(), "b": table()}))
     assert next(iter(written[0])) == "model"
