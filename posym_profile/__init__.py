@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from posym_profile.scores._head_table import top_heads as top_heads
     from posym_profile.scores._profiling import profile as profile
     from posym_profile.scores._visibility import HiddenBlocksWarning as HiddenBlocksWarning
-    from posym_profile.scores._visibility import LongPromptWarning as LongPromptWarning
 
 # Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
 # import takes seconds.
@@ -29,7 +28,7 @@ _HOMES = {
     "scores._cubes": ("origin_cube",),
     "scores._head_table": ("top_heads",),
     "scores._profiling": ("profile",),
-    "scores._visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
+    "scores._visibility": ("HiddenBlocksWarning",),
 }
 __all__ = [name for names in _HOMES.values() for name in names]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -26,7 +26,7 @@ from posym_profile.prompts._drafts import (
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """How facts and the question are worded; ``{name}``, ``{verb}`` and ``{attribute}`` stand for the words.
+    """The wording of facts and of the question; ``{name}``, ``{verb}`` and ``{attribute}`` stand for the words.
 
     Attributes:
         fact: one block; begins with a space.

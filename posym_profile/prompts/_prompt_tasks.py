@@ -9,9 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
-
-from posym_core.metrics import BlockLayout
 from posym_profile.prompts._binding import TEMPLATES, binding_prompts
 from posym_profile.prompts._drafts import Prompts
 from posym_profile.prompts._lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
@@ -54,11 +51,10 @@ def find_prompt_task(name: str) -> Callable[..., Prompts]:
 
 
 def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Make the prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``.
+    """Return the prompts of a task by name, one of :data:`PROMPT_TASKS` or ``module:function``.
 
     Raises:
-        ValueError: if there is no such task, or a function of one's own returns no :class:`Prompts`, or such as do not
-            fit each other.
+        ValueError: if there is no such task, or a function of one's own returns no :class:`Prompts`.
     """
     prompts = find_prompt_task(task)(tokenizer, facts=facts, count=count, seed=seed)
     if not isinstance(prompts, Prompts):
@@ -66,23 +62,4 @@ def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int
             f"{task} must return posym_profile.prompts.Prompts; got {type(prompts).__name__}. Make them with "
             "posym_profile.prompts.draft_prompts, for example"
         )
-    try:
-        _require_fit(prompts, count, len(tokenizer))
-    except ValueError as error:
-        raise ValueError(f"prompts of the task {task!r} do not fit: {error}") from error
     return prompts
-
-
-def _require_fit(prompts: Prompts, count: int, known: int) -> None:
-    """Raise if prompts do not fit each other or a tokenizer that knows so many tokens."""
-    tensors = prompts.input_ids, prompts.answer_ids, prompts.target
-    if [(x.dtype, x.shape[:1], x.ndim) for x in tensors] != [(torch.int64, (count,), ndim) for ndim in (2, 2, 1)]:
-        raise ValueError(f"input_ids, answer_ids and target must be int64, with {count} rows of 2, 2 and 1 dimensions")
-    BlockLayout(**prompts.layout).fit(prompts.input_ids.shape[1])
-    for what, numbers, stop in zip(
-        ("input_ids", "answer_ids", "target"), tensors, (known, known, prompts.answer_ids.shape[1] or 1), strict=True
-    ):
-        if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < stop:
-            raise ValueError(
-                f"{what} must lie between 0 and {stop - 1}; got {int(numbers.min())} to {int(numbers.max())}"
-            )

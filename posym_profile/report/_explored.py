@@ -1,4 +1,4 @@
-"""Make the head explorer of one's own model and prompts.
+"""Draw the head explorer of one's own model and prompts.
 
 The file, ``explorer.html``, asks no host and opens from a folder. It shows every head on the plane of its two scores,
 at other temperatures and block lengths, and of a chosen head its attention to every token of every prompt in it, the
@@ -145,7 +145,7 @@ def draw_explorer(
 def _make_input(
     name: str, prompts: Prompts, arrays: Mapping[str, Any], cuts: Cuts, source: str, tokenizer: Any
 ) -> HeadInput:
-    """Make an input of the explorer; a prompt is called by its name and how it ends."""
+    """Return an input of the explorer; a prompt is called by its name and how it ends."""
     tokens = [decode_tokens(ids, tokenizer) for ids in prompts.input_ids.tolist()]
     whole = [" ".join("".join(texts).split()) for texts in tokens]
     blocks = f"{format_count(prompts.blocks, 'block')} of {format_count(prompts.block_length, 'token')}"

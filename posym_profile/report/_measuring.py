@@ -74,7 +74,7 @@ class ProfileSettings:
         return described | {"identity": identify_model(self.model)}
 
     def make_prompts(self, tokenizer: Any) -> list[Prompts]:
-        """Make the prompts of the task, or read those of the input file."""
+        """Draw the prompts of the task, or read those of the input file."""
         if self.input is not None:
             return read_prompts(self.input, tokenizer)
         drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}

@@ -19,13 +19,7 @@ from scipy.stats import binom
 
 from posym_profile.prompts._drafts import Prompts, are_bare_lists
 from posym_profile.scores._head_table import LABELS, MAIN_SHARES, SCORES, tabulate_heads
-from posym_profile.scores._visibility import (
-    POSITIONAL,
-    describe_hidden_blocks,
-    describe_long_prompts,
-    format_count,
-    shorten_name,
-)
+from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, format_count, shorten_name
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -39,13 +33,12 @@ def read_settings(scores: Dataset) -> dict[str, Any]:
 
 
 def list_caveats(scores: Dataset, prompts: Sequence[Prompts]) -> list[str]:
-    """List what must be said of a profile: hidden blocks, prompts too long, and prompts that are lists of one frame."""
+    """List what must be said of a profile: hidden blocks, and prompts that are lists of one frame."""
     settings, lines = read_settings(scores), []
     if not settings["visible_only"]:
         visible, blocks = scores.visible_blocks.values.tolist(), scores.blocks.values.tolist()
         consequence = f"{POSITIONAL}; pass --visible-only to score visible blocks alone, or shorter prompts"
         lines.append(describe_hidden_blocks(visible, blocks, consequence))
-    lines.append(describe_long_prompts(scores.tokens_beyond.values.tolist()))
     if all(map(are_bare_lists, prompts)):
         tell = "the shares of symbol and origin tell" if settings["cube"] else "add --cube to see"
         lines.append(

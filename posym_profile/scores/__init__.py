@@ -8,14 +8,13 @@ from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
 from posym_profile.scores._profiling import profile
 from posym_profile.scores._supported import find_support, read_supported_decoders
-from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
+from posym_profile.scores._visibility import HiddenBlocksWarning
 
 __all__ = [
     "Cuts",
     "HiddenBlocksWarning",
     "KeyAnova",
     "LayerHeads",
-    "LongPromptWarning",
     "average_views",
     "find_support",
     "make_head_views",

@@ -31,16 +31,10 @@ from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import NUMBERS_HELD, map_layers
-from posym_profile.scores._visibility import (
-    HiddenBlocksWarning,
-    LongPromptWarning,
-    count_tokens_beyond,
-    describe_hidden_blocks,
-    describe_long_prompts,
-)
+from posym_profile.scores._visibility import HiddenBlocksWarning, describe_hidden_blocks
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KeyAnova:
     """Three-way analysis of variance of every head's logits by a key's symbol, origin and place; on the CPU.
 
@@ -61,6 +55,10 @@ class KeyAnova:
     seen: Bool[Tensor, "layer place"]
     parts: Mapping[str, Float[Tensor, "layer head"]]
     prompts: Float[Tensor, "layer head"]
+
+    def __repr__(self) -> str:
+        layers, heads, blocks = self.logits.shape[:3]
+        return f"KeyAnova({layers} layers of {heads} heads, {blocks} blocks; parts {', '.join(self.parts)})"
 
     @functools.cached_property
     def shares(self) -> dict[str, Float[Tensor, "layer head"]]:
@@ -113,7 +111,6 @@ def origin_cube(
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks whole; its parts are over the places that it sees.
-        LongPromptWarning: if the prompt is longer than ``max_position_embeddings`` of the model's configuration.
 
     >>> result = origin_cube(model, prompts.input_ids[0], **prompts.layout)  # doctest: +SKIP
     >>> result.shares["symbol"][layer, head], result.shares["origin"][layer, head]  # doctest: +SKIP
@@ -125,8 +122,6 @@ def origin_cube(
     swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks).fit(prompt.shape[1])
     check_read(read, block_length)
     require_count("seed", seed, 0)
-    if warning := describe_long_prompts(count_tokens_beyond(model, [prompt.shape[1]])):
-        warnings.warn(warning, LongPromptWarning, stacklevel=2)
     orders = draw_latin_square(swaps.number, torch.Generator().manual_seed(seed))
     measured = map_layers(
         model,

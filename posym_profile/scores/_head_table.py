@@ -49,9 +49,7 @@ def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Data
     return xarray.Dataset(variables, coordinates | {"query": list(queries) if several else queries[0]})
 
 
-def top_heads(
-    scores: Dataset, n: int, by: str = "difference", *, lowest: bool = False, flat: bool = False
-) -> list[tuple[int, int]]:
+def top_heads(scores: Dataset, n: int, by: str = "difference", *, flat: bool = False) -> list[tuple[int, int]]:
     """Return the ``n`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
 
     :func:`posym_profile.ablate_heads` takes heads as they are named here. Layers are numbered in the order in which the
@@ -62,7 +60,6 @@ def top_heads(
         n: how many heads.
         by: what is measured of heads, such as ``"positional"``, ``"symbolic"`` or ``"entropy"``; by default the
             symbolic score minus the positional one.
-        lowest: return the lowest instead, the lowest first.
         flat: whether heads count whose attention is flat (mean entropy above 0.95), whose scores are both high.
 
     >>> top_heads(scores, 5, by="symbolic")  # doctest: +SKIP
@@ -84,25 +81,21 @@ def top_heads(
     if n > heads:
         left_out = "" if flat else ", without those of flat attention (flat=True counts them)"
         raise ValueError(f"n must be at most the number of heads, {heads}{left_out}; got {n}")
-    order = (means if lowest else -means).where(counted, np.inf).transpose("layer", "head").values
+    order = (-means).where(counted, np.inf).transpose("layer", "head").values
     best = order.ravel().argsort(kind="stable")[:n]
     return [divmod(place, order.shape[1]) for place in best.tolist()]
 
 
 def tabulate_heads(scores: Dataset) -> DataFrame:
-    """Return a row for each head, or each query and head: means over prompts with 95% bootstrap intervals.
+    """Return a row for each head: means over prompts with 95% bootstrap intervals.
 
-    The columns of ``heads.csv``, which ``posym profile`` writes. Heads that a layer does not have are left out.
+    The columns of ``heads.csv``, which ``posym profile`` writes. Heads that a layer does not have are left out. Of
+    several queries choose one.
     """
-    import pandas
     import xarray
 
     if "query" in scores.dims:
-        queries = scores["query"].values.tolist()
-        tables = [tabulate_heads(scores.sel(query=query)) for query in queries]
-        for query, table in zip(queries, tables, strict=True):
-            table.insert(0, "query", query)
-        return pandas.concat(tables, ignore_index=True)
+        raise ValueError("scores are of several queries; choose one, as tabulate_heads(scores.sel(query=-1))")
     columns: dict[str, DataArray] = {}
     for name in ("positional", "symbolic"):
         columns |= average_heads(scores[name], intervals=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -56,9 +55,7 @@ def make_head_views(
     input_ids: Int[Tensor, "prompt token"],
     cuts: Cuts,
     *,
-    plane_prompts: int = PLANE_PROMPTS,
     progress: bool = False,
-    batch_size: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Measure what the explorer shows of every head on every prompt; :func:`average_views` makes means of it.
 
@@ -66,8 +63,7 @@ def make_head_views(
         model: see :func:`posym_profile.profile`.
         input_ids: ``[prompt, token]``, of one shape.
         cuts: how they are cut and scored.
-        plane_prompts: the first so many prompts whose rotation planes are scored one by one.
-        progress, batch_size: see :func:`posym_profile.profile`.
+        progress: see :func:`posym_profile.profile`.
 
     Returns:
         ``positional``, ``symbolic`` ``[prompt, layer, head, length, tau]``; ``positional_share``, ``symbolic_share``
@@ -105,9 +101,8 @@ def make_head_views(
         scores = score_swaps(heads, cuts.make_layout(*cuts.shown), per_frequency=True, products=torch.float32)
         return {"plane_positional": scores.positional, "plane_symbolic": scores.symbolic}
 
-    once: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
-    views = map_layers(model, input_ids, measure_layer, **once)
-    alone = map_layers(model, input_ids[:plane_prompts], measure_planes, **once)
+    views = map_layers(model, input_ids, measure_layer, progress=progress)
+    alone = map_layers(model, input_ids[:PLANE_PROMPTS], measure_planes, progress=progress)
     for name, x in alone.items():
         views[name] = torch.cat([x, x.new_full((len(input_ids) - len(x), *x.shape[1:]), torch.nan)])
     views["plane_angle"] = views["plane_angle"][0, :, 0].nan_to_num(0)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core._checks import Checks, require_counts, require_known_tokens
+from posym_core._checks import Checks, require_known_tokens
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import (
     check_input_ids,
@@ -31,14 +31,12 @@ from posym_profile.scores._layer_measurement import stack_padded
 if TYPE_CHECKING:
     from xarray import Dataset
 
+# Tokens that are drawn for a prompt, and prompts.
+LENGTH, PROMPTS = 50, 4
+
 
 def measure_head_labels(
-    model: nn.Module,
-    tokens: Int[Tensor, "prompt token"] | None = None,
-    *,
-    length: int = 50,
-    prompts: int = 4,
-    seed: int = 0,
+    model: nn.Module, tokens: Int[Tensor, "prompt token"] | None = None, *, seed: int = 0
 ) -> Dataset:
     """Measure the labels of every head, in a pass over each prompt of tokens that are shown twice.
 
@@ -46,14 +44,12 @@ def measure_head_labels(
         model: see :func:`posym_profile.profile`; with an output layer over its vocabulary.
         tokens: what is shown twice, ``[prompt, token]``, without a mark of beginning. By default different random
             tokens of the middle nine tenths of the vocabulary: the first ones are controls or frequent, the last ones
-            rare or unused.
-        length: how many tokens are drawn for a prompt, at least 2.
-        prompts: how many prompts are drawn, at least 1.
+            rare or unused; 50 in each of 4 prompts.
         seed: of the draws.
 
     Returns:
         An :class:`xarray.Dataset` of four labels ``[layer, head]``, 0 to 1, means over prompts; NaN where a layer has
-        fewer heads. Windows narrower than ``length`` leave no induction to be seen.
+        fewer heads. Windows narrower than what is shown leave no induction to be seen.
 
         * ``previous_token``: attention from each token but the first to the one before it.
         * ``first_token``: attention from each token but the first to the first, the tokenizer's mark of beginning if
@@ -71,8 +67,7 @@ def measure_head_labels(
     model = unwrap(model)
     check_model(model)
     if tokens is None:
-        require_counts(length=(length, 2), prompts=(prompts, 1))
-        tokens = _draw_tokens(model, length, prompts, seed)
+        tokens = _draw_tokens(model, seed)
     else:
         tokens = check_input_ids(tokens, least=2)
         require_known_tokens("tokens", tokens, get_input_embeddings(model))
@@ -117,13 +112,9 @@ def _look(call: AttentionInputs, seen: list[Tensor], rows: Int[Tensor, " row"], 
     seen.append(weights[:, rows].argmax(-1) == followers)
 
 
-def _draw_tokens(model: nn.Module, length: int, prompts: int, seed: int) -> Int[Tensor, "prompt token"]:
+def _draw_tokens(model: nn.Module, seed: int) -> Int[Tensor, "prompt token"]:
     vocabulary = len(get_input_embeddings(model).weight)
     special = {getattr(get_text_config(model.config), f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
     known = torch.tensor([x for x in range(vocabulary // 20, vocabulary - vocabulary // 20) if x not in special])
-    if length > len(known):
-        raise ValueError(
-            f"length must be at most {len(known)}, the different tokens of this vocabulary that are drawn; got {length}"
-        )
     generator = torch.Generator().manual_seed(seed)
-    return torch.stack([known[torch.randperm(len(known), generator=generator)[:length]] for _ in range(prompts)])
+    return torch.stack([known[torch.randperm(len(known), generator=generator)[:LENGTH]] for _ in range(PROMPTS)])

@@ -79,7 +79,7 @@ def map_layers(
     runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
     lengths = {run.shape[1] for run in runs}
     numbers = resolve_queries(queries, lengths)
-    planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
+    planes_at = {length: find_planes(model, length) if planes is None else planes for length in lengths}
     route, first = None, 0
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
@@ -100,10 +100,7 @@ def map_layers(
 
 def resolve_queries(queries: Queries, lengths: Collection[int]) -> list[int]:
     """Return queries as whole numbers that prompts of these lengths have."""
-    try:
-        numbers = [operator.index(query) for query in queries]
-    except TypeError:
-        raise TypeError(f"queries must be whole numbers, such as [-1] for the last token; got {queries!r}") from None
+    numbers = [operator.index(query) for query in queries]
     for length in sorted({*lengths}):
         different = {query % length for query in numbers}
         if not numbers or len(different) < len(numbers) or not -length <= min(numbers) <= max(numbers) < length:
@@ -112,16 +109,6 @@ def resolve_queries(queries: Queries, lengths: Collection[int]) -> list[int]:
                 f"{length} tokens; got {numbers}"
             )
     return numbers
-
-
-def find_planes_by_length(model: nn.Module, lengths: Collection[int]) -> dict[int, list[Planes]]:
-    """Find planes for prompts of several lengths; ask only at the ends where they are the same there."""
-    planes = {length: find_planes(model, length) for length in {min(lengths), max(lengths)}}
-    one, other = planes[min(lengths)], planes[max(lengths)]
-    # Angles are scaled from some length on, and the more the longer: what is equal at the ends is equal in between.
-    if all(torch.equal(a.angles, b.angles) for a, b in zip(one, other, strict=True)):
-        return dict.fromkeys(lengths, one)
-    return {length: planes.get(length) or find_planes(model, length) for length in lengths}
 
 
 class _Layers:
@@ -155,8 +142,6 @@ class _Layers:
                 f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
                 "pass planes=find_planes(model, length) of this model"
             )
-        if call.keys.device.type == "mps":
-            call = _move_to_cpu(call)
         hold = self.hold
         if hold and is_asynchronous(call.keys.device):
             hold = max(hold, NUMBERS_HELD_ON_GPU)
@@ -204,13 +189,6 @@ class _Layers:
             rows = [stack_padded([at[layer, row] for layer in layers], dim=1) for row in range(len(self.tokens))]
             together[name] = rows[0] if len(rows) == 1 else stack_padded(rows, dim=1)
         return together
-
-
-def _move_to_cpu(call: AttentionInputs) -> AttentionInputs:
-    """Bring a call from a device without float64, in which heads are scored, to the CPU."""
-    sinks = None if call.sinks is None else call.sinks.cpu()
-    moved = {name: getattr(call, name).cpu() for name in ("query", "keys", "visible", "rows")}
-    return replace(call, sinks=sinks, **moved)
 
 
 def stack_padded(parts: list[Tensor], dim: int) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,22 +27,12 @@ from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores._head_table import SCORES, make_dataset
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
-from posym_profile.scores._layer_measurement import (
-    LAST,
-    NUMBERS_HELD,
-    Queries,
-    map_layers,
-    resolve_queries,
-)
+from posym_profile.scores._layer_measurement import LAST, NUMBERS_HELD, Queries, map_layers, resolve_queries
 from posym_profile.scores._visibility import (
     POSITIONAL,
     HiddenBlocksWarning,
-    LongPromptWarning,
-    count_tokens_beyond,
     describe_hidden_blocks,
-    describe_long_prompts,
     format_count,
-    format_runs,
     shorten_name,
 )
 
@@ -94,16 +84,14 @@ def profile(
         visible_only: what to do in layers where a query does not see all blocks. True scores those alone that it sees
             whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no scores
             (NaN). False scores all. None does so, too, and warns.
-        queries: tokens whose queries are scored, counted like ``start``, or negative from the prompt's end. Each must
-            stand behind at least two blocks. A model with a causal mask sees no block behind a query: with
-            ``visible_only=True`` a token has the scores of the last token of a prompt that ends there. Each costs as
-            much as the last token.
+        queries: tokens whose queries are scored, counted like ``start``, or negative from the prompt's end. A model
+            with a causal mask sees no block behind a query: with ``visible_only=True`` a token has the scores of the
+            last token of a prompt that ends there. Each costs as much as the last token.
         labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
             tells; passes more over short prompts of its own.
         products: dtype in which queries and keys are multiplied, see :func:`posym_core.swap_scores`. By default
             ``torch.float64``, but ``torch.float32`` on cards where that is many times slower: those whose compute
-            capability is not 6.0, 7.0, 8.0, 9.0 or 10.0. Heads of a model on Apple's MPS, which has no float64, are
-            scored on the CPU.
+            capability is not 6.0, 7.0, 8.0, 9.0 or 10.0.
 
     Returns:
         An :class:`xarray.Dataset` with the dimensions ``prompt``, ``layer``, ``head``, and behind the prompts'
@@ -114,8 +102,7 @@ def profile(
         * ``visible_blocks`` ``[prompt, layer]``: blocks that the query sees whole. The others lie beyond a sliding
           window, are cut by its edge, or do not stand before the query: what is swapped into them gets no attention,
           or less, whatever a head looks for, so that heads of such layers come out as positional.
-        * ``length``, ``start``, ``block_length``, ``blocks`` ``[prompt]``; ``tokens_beyond``, tokens that a prompt has
-          more than the model's ``max_position_embeddings``.
+        * ``length``, ``start``, ``block_length``, ``blocks`` ``[prompt]``.
         * with ``labels``: ``previous_token``, ``first_token``, ``induction`` and ``copying`` ``[layer, head]``.
         * with ``per_frequency``: ``plane_positional``, ``plane_symbolic``, ``plane_entropy``; with ``energy``:
           ``plane_energy``; ``[prompt, layer, head, plane]``, and ``plane_angle`` ``[prompt, layer, plane]`` of either,
@@ -128,7 +115,6 @@ def profile(
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
-        LongPromptWarning: if prompts are longer than ``max_position_embeddings`` of the model's configuration.
 
     >>> scores = profile(model, prompts)  # doctest: +SKIP
     >>> scores.symbolic.mean("prompt")[5, 3], scores.to_dataframe(), scores.sel(layer=5)  # doctest: +SKIP
@@ -139,9 +125,7 @@ def profile(
     runs = remove_padding(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
     lengths = [run.shape[1] for run in runs for _ in run]
     fitted = [swaps.fit(length).number for length in lengths]
-    numbers = check_queries(queries, lengths, swaps)
-    if warning := describe_long_prompts(count_tokens_beyond(model, lengths)):
-        warnings.warn(warning, LongPromptWarning, stacklevel=2)
+    numbers = resolve_queries(queries, lengths)
     scored: dict[str, Any] = {"visible_only": bool(visible_only), "products": products}
     measured = map_layers(
         model,
@@ -163,8 +147,7 @@ def profile(
             f"{POSITIONAL}; pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones "
             "are meant to count, or shorter prompts"
         )
-        last = numbers == [*LAST]
-        if warning := describe_hidden_blocks(counts, blocks_of_rows, consequence, last=last):
+        if warning := describe_hidden_blocks(counts, blocks_of_rows, consequence):
             warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
     return scores.assign_attrs(tau=float(tau), visible_only=str(visible_only))
 
@@ -183,19 +166,6 @@ def read_layout(
             "block_length, or the prompts of a task, as profile(model, prompts)"
         )
     return prompts, BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau)
-
-
-def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout) -> list[int]:
-    """Return queries as whole numbers; each must stand behind two blocks in prompts of all these lengths."""
-    least = swaps.start + 2 * swaps.block_length
-    numbers = resolve_queries(queries, lengths)
-    first = min(query % min(lengths) for query in numbers)
-    if first < least:
-        raise ValueError(
-            f"queries must stand behind at least two blocks, from token {least} on (start={swaps.start}, "
-            f"block_length={swaps.block_length}); got token {first} of {min(lengths)}. Pass a later one"
-        )
-    return numbers
 
 
 def measure_layer(
@@ -258,8 +228,7 @@ def _score_seen(
         if not bool(run[first : first + count].all()):
             raise ValueError(
                 f"visible_only scores blocks that stand next to each other, but layer {heads.layer} sees blocks "
-                f"{format_runs(run.nonzero().flatten().tolist())} of {len(run)}; pass visible_only=False, or other "
-                "blocks"
+                f"{run.nonzero().flatten().tolist()} of {len(run)}; pass visible_only=False, or other blocks"
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
@@ -272,7 +241,7 @@ def _score_seen(
 def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout) -> Dataset:
     """Add the sizes of the prompts, and which model, prompts and versions these are."""
     blocks = [swaps.fit(length).number for length in lengths]
-    of_prompts = {"length": lengths, "blocks": blocks, "tokens_beyond": count_tokens_beyond(model, lengths)}
+    of_prompts = {"length": lengths, "blocks": blocks}
     of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
     scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
     sizes = " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))

@@ -56,7 +56,7 @@ def test_views_are_those_of_a_profile(given):
     model, _ = load_model(given.model, device="cpu")
     ids = torch.cat([tokens(1, 26, seed=number) for number in range(3)])
     cuts = Cuts(3, 16, lengths=(2, 4), taus=(1e-4, 0.1), shown=(4, 0.1))
-    views = average_views(make_head_views(model, ids, cuts, plane_prompts=2))
+    views = average_views(make_head_views(model, ids, cuts))
     options = {"start": 3, "progress": False, "visible_only": False}
     for place, length in enumerate(cuts.lengths):
         for step, tau in enumerate(cuts.taus):
@@ -64,7 +64,7 @@ def test_views_are_those_of_a_profile(given):
             for name in ("positional", "symbolic", "entropy"):
                 value = views[name] if name == "entropy" else views[name][place, step]
                 np.testing.assert_allclose(value, alone[name].mean("prompt"), atol=1e-4)
-    planes = profile(model, ids[:2], block_length=4, blocks=4, tau=0.1, per_frequency=True, **options)
+    planes = profile(model, ids, block_length=4, blocks=4, tau=0.1, per_frequency=True, **options)
     np.testing.assert_allclose(views["plane_symbolic"], planes.plane_symbolic.mean("prompt"), atol=1e-3)
     assert views["angles"].shape == views["plane_symbolic"].shape[::2]
 

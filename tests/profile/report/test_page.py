@@ -69,18 +69,16 @@ def test_the_page_says_what_was_measured(content, measured) -> None:
 def test_caveats_are_told_by_the_page_as_by_the_command(measured) -> None:
     prompts, scores = measured[0], measured[1].copy(deep=True)
     scores.visible_blocks[0, 1] = 2
-    scores.tokens_beyond[3] = 9
     caveats = list_caveats(scores, prompts)
     page = render_pages(scores, prompts)[NAME].decode().replace("&#39;", "'")
     assert all(f"<p>{words[0].upper()}{words[1:]}.</p>" in page for words in caveats)
-    hidden, longer, lists = caveats
-    assert "layer 1: 2 of 6. What is swapped into a hidden block gets no attention" in hidden
-    assert "1 of 5 prompts is longer than the model's max_position_embeddings, by up to 9" in longer
+    hidden, lists = caveats
+    assert "in layer 1 (because of a sliding window, say). What is swapped into a hidden block gets no" in hidden
     assert lists.startswith("all prompts are lists of one frame without a lead")
     assert lists.endswith("add --cube to see how much of it that is")
     assert page.count('<td data-value="1">1†</td>') == HEADS
     scores.attrs["settings"] = scores.attrs["settings"].replace('"cube": false', '"cube": true')
-    assert list_caveats(scores, prompts)[2].endswith("the shares of symbol and origin tell how much of it that is")
+    assert list_caveats(scores, prompts)[1].endswith("the shares of symbol and origin tell how much of it that is")
 
 
 def test_labels_and_shares_have_columns_and_are_explained(content, measured) -> None:

@@ -101,7 +101,7 @@ def test_hidden_blocks_are_told_and_left_out_when_asked_for(tiny, whole, tmp_pat
     said = []
     run(tiny, tmp_path / "all", report=said.append)
     assert len(said) == 1
-    assert "see all blocks whole in layers 0, 1 (a sliding window, say)" in said[0]
+    assert "see all blocks whole in layers 0, 1 (because of a sliding window, say)" in said[0]
     assert said[0].endswith("; pass --visible-only to score visible blocks alone, or shorter prompts")
     heads = list(csv.DictReader((tmp_path / "all" / "heads.csv").read_text().splitlines()))
     assert {(row["layer"], row["hidden_blocks"]) for row in heads} == {("0", "2"), ("1", "2"), ("2", "0")}

@@ -66,15 +66,9 @@ def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
     assert tabulate_heads(table(blocks=blocks, visible_blocks=visible)).hidden_blocks.tolist() == [0, 0, 0, 6, 6, 6]
 
 
-def test_several_queries_have_a_row_each():
-    one, other = table(), table(positional=scores() / 2)
-    scored = ["positional", "symbolic", "entropy"]
-    both = xarray.concat([one, other], xarray.Variable("query", [30, -1]), data_vars=scored)
-    rows = tabulate_heads(both)
-    assert next(iter(rows)) == "query"
-    for query, part in ((30, one), (-1, other)):
-        found = rows[rows["query"] == query].drop(columns="query").reset_index(drop=True)
-        assert found.equals(tabulate_heads(part))
+def test_one_of_several_queries_is_to_be_chosen():
+    with pytest.raises(ValueError, match="scores are of several queries; choose one, as tabulate_heads"):
+        tabulate_heads(xarray.concat([table(), table()], xarray.Variable("query", [30, -1])))
 
 
 def test_several_models_have_one_table():

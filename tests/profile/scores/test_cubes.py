@@ -7,7 +7,7 @@ import warnings
 import literal
 import pytest
 import torch
-from architectures import build, packaged, shared, tokens
+from architectures import packaged, shared, tokens
 from refusals import refuse_each
 
 from posym_core.metrics._cube_parts import PARTS, draw_latin_square
@@ -15,7 +15,7 @@ from posym_core.metrics._permutations import permute_blocks
 from posym_profile import binding_prompts, origin_cube
 from posym_profile.capture._capturing import capture
 from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
+from posym_profile.scores._visibility import HiddenBlocksWarning
 
 START, LENGTH, BLOCKS = 2, 3, 4
 SETTING = {"start": START, "block_length": LENGTH, "blocks": BLOCKS}
@@ -119,9 +119,11 @@ test_what_does_not_fit_is_refused_before_the_model_runs = refuse_each(
 )  # fmt: skip
 
 
-def test_a_prompt_that_is_too_long_is_warned_of():
-    with pytest.warns(LongPromptWarning):
-        origin_cube(build("Llama", max_position_embeddings=16), PROMPT, **SETTING)
+def test_a_cube_says_in_a_line_what_it_is():
+    assert repr(quietly(CUBED, PROMPT)) == (
+        "KeyAnova(3 layers of 4 heads, 4 blocks; parts symbol, origin, place, symbol_origin, symbol_place, "
+        "origin_place, all_three)"
+    )
 
 
 def test_lists_of_one_frame_are_read_by_origin_and_a_lead_takes_it_away():

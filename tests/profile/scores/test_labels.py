@@ -48,7 +48,7 @@ def test_labels_are_those_of_the_attention_matrices_of_transformers(name):
 def test_a_model_that_repeats_has_heads_that_copy():
     """The packaged model puts out what it was shown, and its known heads are told from the others."""
     model, _ = packaged()
-    found = measure_head_labels(model, prompts=2, length=24)
+    found = measure_head_labels(model)
     assert {name: found[name].shape for name in NAMES} == dict.fromkeys(NAMES, (18, 4))
     for name in NAMES:
         assert ((found[name] >= 0) & (found[name] <= 1)).all()
@@ -79,22 +79,19 @@ def test_a_narrow_window_leaves_no_induction():
 def test_random_tokens_differ_within_a_prompt_and_are_drawn_by_a_seed():
     model, seen = build("Llama"), []
     model.model.embed_tokens.register_forward_hook(lambda _, args, __: seen.append(args[0]))
-    one, again, other = (measure_head_labels(model, length=9, prompts=2, seed=seed) for seed in (0, 0, 1))
+    one, again, other = (measure_head_labels(model, seed=seed) for seed in (0, 0, 1))
     assert one.equals(again)
     assert not one.induction.equals(other.induction)
-    assert len(seen) == 6  # one pass a prompt
+    assert len(seen) == 3 * 4  # one pass a prompt
     ids = torch.cat(seen)
-    assert ids.shape == (6, 19)
+    assert ids.shape == (12, 101)
     assert (ids[:, 0] == 1).all()  # its mark of beginning
-    assert torch.equal(ids[:, 1:10], ids[:, 10:])
-    assert all(len(row[1:10].unique()) == 9 for row in ids)
+    assert torch.equal(ids[:, 1:51], ids[:, 51:])
+    assert all(len(row[1:51].unique()) == 50 for row in ids)
     assert ((ids[:, 1:] >= 4) & (ids[:, 1:] < 93)).all()
 
 
 test_what_does_not_fit_is_refused = refuse_each(
-    (lambda: measure_head_labels(shared("Llama"), length=1), "length must be a whole number of at least 2; got 1"),
-    (lambda: measure_head_labels(shared("Llama"), prompts=0), "prompts must be a whole number of at least 1; got 0"),
-    (lambda: measure_head_labels(shared("Llama"), length=90), "length must be at most 89, the different tokens of thi"),
     (lambda: measure_head_labels(shared("Llama"), tokens="abc"),
      "input_ids must be a tensor of whole numbers, int64 or int32; got str", TypeError),
     (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),

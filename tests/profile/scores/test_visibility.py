@@ -1,14 +1,14 @@
-"""Blocks that the last token does not see, and prompts that are longer than the model was made for."""
+"""Blocks that the last token does not see."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from architectures import build, shared, tokens
+from architectures import shared, tokens
 
 from posym_core.metrics import BlockLayout, score_swaps
-from posym_profile import HiddenBlocksWarning, LongPromptWarning, profile, top_heads
+from posym_profile import HiddenBlocksWarning, profile, top_heads
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
 from posym_profile.scores import tabulate_heads
@@ -30,7 +30,7 @@ def test_hidden_blocks_are_counted_and_warned_of_once():
     with pytest.warns(HiddenBlocksWarning) as caught:
         found = profile(shared("Mistral"), tokens(), **CUT)
     (said,) = (str(one.message) for one in caught)
-    assert said.startswith("the last token does not see all blocks whole in layers 0 to 2 (a sliding window")
+    assert said.startswith("queries do not see all blocks whole in layers 0, 1, 2 (because of a sliding window")
     assert "pass visible_only=True to score visible blocks alone" in said
     assert caught[0].filename == __file__
     assert found.visible_blocks.values.tolist() == [[3, 3, 3]] * 2
@@ -44,7 +44,6 @@ def test_hidden_blocks_are_counted_and_warned_of_once():
 def test_what_is_seen_whole_is_neither_counted_nor_warned_of():
     found = profile(shared("Llama"), tokens(), **CUT)
     assert found.visible_blocks.values.tolist() == [[10, 10, 10]] * 2
-    assert found.tokens_beyond.values.tolist() == [0, 0]
     near = profile(shared("Mistral"), tokens(), **CUT | {"start": 28})
     assert near.visible_blocks.values.tolist() == [[3, 3, 3]] * 2
 
@@ -70,7 +69,9 @@ def test_visible_blocks_are_scored_as_if_there_were_no_others(name, per_frequenc
 
 
 def test_blocks_that_nobody_sees_have_nothing_to_compare():
-    with pytest.warns(HiddenBlocksWarning, match=r"whole in layers 0, 1 \(a sliding window, say\)\. What is"):
+    with pytest.warns(
+        HiddenBlocksWarning, match=r"whole in layers 0, 1 \(because of a sliding window, say\)\. What is"
+    ):
         found = profile(shared("Gemma3"), tokens(1), start=0, block_length=4, blocks=6, progress=False)
     assert (found.positional[:, :2] == 0).all()
     assert (found.positional[:, 2] > 0).all()
@@ -102,20 +103,5 @@ def test_blocks_that_are_seen_here_and_there_are_not_cut_out():
     visible = heads.visible.clone()
     visible[..., 10:14] = False
     with pytest.raises(ValueError, match=r"visible_only scores blocks that stand next to each other, but layer 0 sees "
-                       r"blocks 0, 1, 3 to 9 of 10; pass visible_only=False, or other blocks"):  # fmt: skip
+                       r"blocks \[0, 1, 3, 4, 5, 6, 7, 8, 9\] of 10; pass visible_only=False"):  # fmt: skip
         score_layer(replace(heads, visible=visible), BlockLayout(start=2, block_length=4, blocks=10), visible_only=True)
-
-
-@pytest.mark.parametrize(("tokens_there", "beyond"), [(44, 0), (45, 1)])
-def test_prompts_beyond_the_positions_of_the_model_are_warned_of(tokens_there, beyond):
-    model, ids = build("Llama", max_position_embeddings=44), tokens(2, tokens_there)
-    if not beyond:
-        assert profile(model, ids, **CUT).tokens_beyond.values.tolist() == [0, 0]
-        return
-    with pytest.warns(LongPromptWarning) as caught:
-        found = profile(model, ids, **CUT)
-    assert [str(one.message) for one in caught] == [
-        "2 of 2 prompts are longer than the model's max_position_embeddings, by up to 1 token: at such positions the "
-        "model was not trained; pass shorter prompts"
-    ]
-    assert found.tokens_beyond.values.tolist() == [1, 1]
