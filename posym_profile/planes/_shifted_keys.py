@@ -2,7 +2,8 @@
 
 Two passes suffice. In the first, each attention module notes its hidden states and what it makes of them. In the
 second, every row of a batch has other positions. An attention module gets its noted hidden states in each row, is left
-as soon as its keys are known, and returns what it returned before.
+as soon as its keys are known, and returns what it returned before. So do norms, MLPs and other modules beside attention
+that are given hidden states alone: they are not run again, and the second pass costs the keys' projections.
 A model that does not take rows of positions this way is asked for one row after another.
 """
 
@@ -56,6 +57,8 @@ class ShiftedKeys:
         self.hidden: dict[tuple[nn.Module, int], Any] = {}
         self.returned: dict[tuple[nn.Module, int], Any] = {}
         self.callers: list[nn.Module] = []
+        # Modules beside attention that need not run again, see :meth:`find_bypassed`.
+        self.bypassed: list[nn.Module] = []
         # Hooks on the model must not meet those of another thread that asks the same model.
         with ONE_AT_A_TIME, compute_in_float32(model):
             self.record()
@@ -97,7 +100,7 @@ class ShiftedKeys:
                 output = run(*args, **inputs)
             finally:
                 running.pop()
-            if (module, number) in self.hidden:
+            if (module, number) in self.hidden or (not inputs and len(args) == 1 and _is_hidden(args[0])):
                 self.returned[module, number] = output
             return output
 
@@ -111,6 +114,14 @@ class ShiftedKeys:
         if not positioned:
             why = "takes no position_ids, so that its keys cannot be asked for at other positions"
             raise make_unsupported_error(self.name, why, f"{WAY_OUT} that takes position_ids")
+        self.bypassed = self.find_bypassed()
+
+    def find_bypassed(self) -> list[nn.Module]:
+        """Find modules that are given hidden states alone, hold no buffers, and lie neither in nor around attention."""
+        within = {part for caller in self.callers for part in caller.modules()}
+        noted = {module for module, _ in self.returned} - within
+        callers = set(self.callers)
+        return [m for m in noted if not any(map(len, (callers & set(m.modules()), [*m.buffers()])))]
 
     def ask_together(self) -> bool:
         """Ask for all rows in one pass; return whether the model takes it."""
@@ -187,7 +198,7 @@ class ShiftedKeys:
     def replace_hidden(self, rows: int) -> Iterator[None]:
         """Give attention modules their noted hidden states in each row within the block, instead of their own.
 
-        They are left once their keys are known, and return what they returned before.
+        They are left once their keys are known, and return what they returned before, as do modules beside them.
         """
         numbers: dict[nn.Module, int] = {}
 
@@ -202,7 +213,7 @@ class ShiftedKeys:
                     run(*args, **inputs)
             return self.returned[place] if place in self.returned else run(*args, **inputs)
 
-        with replace_forward(self.callers, run_module):
+        with replace_forward([*self.callers, *self.bypassed], run_module):
             yield
 
 
@@ -216,6 +227,11 @@ def move_to_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
         for place, part in zip(places, parts, strict=True):
             moved[place] = part.to(tensors[place].dtype).view(tensors[place].shape)
     return moved
+
+
+def _is_hidden(x: Any) -> bool:
+    """Return whether an argument is hidden states of the tokens, and neither ids, positions nor angles."""
+    return isinstance(x, Tensor) and x.is_floating_point() and x.ndim == 3 and x.shape[:2] == (1, TOKENS)
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 NAME = "report.html"
 
 
-def read_settings(scores: Dataset) -> dict[str, Any]:
-    """Read what was asked for when these were measured."""
-    return json.loads(scores.attrs["settings"])
-
-
 def list_caveats(scores: Dataset, prompts: Sequence[Prompts]) -> list[str]:
     """List what must be said of a profile: hidden blocks, and prompts that are lists of one frame."""
-    settings, lines = read_settings(scores), []
+    settings, lines = json.loads(scores.attrs["settings"]), []
     if not settings["visible_only"]:
         visible, blocks = scores.visible_blocks.values.tolist(), scores.blocks.values.tolist()
         consequence = f"{POSITIONAL}; pass --visible-only to score visible blocks alone, or shorter prompts"
@@ -97,7 +92,7 @@ def render_report(
     scores: Dataset, prompts: Sequence[Prompts], drawn: Mapping[str, tuple[bytes, str, str]], lacking: str
 ) -> str:
     """Render the page, with what is drawn or what is lacking for it."""
-    settings, provenance = read_settings(scores), json.loads(scores.attrs["provenance"])
+    settings, provenance = json.loads(scores.attrs["settings"]), json.loads(scores.attrs["provenance"])
     origin = {
         **{key: value for key, value in settings.items() if value is not None and key != "identity"},
         **{f"model {key}": value for key, value in settings["identity"].items()},
@@ -125,7 +120,7 @@ def render_report(
 def _describe_measured(scores: Dataset) -> str:
     """Say what was measured, in a sentence or two."""
     prompts, layers, heads = (scores.sizes[name] for name in ("prompt", "layer", "head"))
-    settings = read_settings(scores)
+    settings = json.loads(scores.attrs["settings"])
     what = f"the task {settings['task']}" if settings.get("task") else f"the file {settings['input']}"
     sentence = (
         f"{format_count(prompts, 'prompt')} from {what}, of up to {int(scores.length.max()):,} tokens with up to "
