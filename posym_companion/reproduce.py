@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def read_seconds(name: str) -> tuple[str, float] | None:
     if not file.is_file():
         return None
     provenance = json.loads(file.read_text(encoding="utf-8"))["provenance"]
-    return provenance["device"].replace("1 threads", "1 thread"), provenance["seconds"]
+    return re.sub(r"\b1 threads", "1 thread", provenance["device"]), provenance["seconds"]
 
 
 def estimate(todo: Mapping[str, list[Any]], *, small: bool = False) -> str:

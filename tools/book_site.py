@@ -97,7 +97,7 @@ def list_terms(environment: Any) -> dict[str, tuple[str, str]]:
 
 def mark_terms(app: Any, doctree: Any, page: str) -> None:
     """Make the first mention of each term in a page a link to its meaning."""
-    if {"reference", "api"} & {*page.split("/")}:
+    if {"reference", "api"} & {*page.split("/")} or GLOSSARY not in app.env.all_docs:
         return
     entries, seen = list(list_terms(app.env).values()), set[str]()
     any_term = re.compile("|".join(f"(?P<term{at}>{pattern_of(name)})" for at, name in enumerate(list_terms(app.env))))

@@ -84,9 +84,11 @@ def measure_choices(
         before = table.attention()
         kinds = []
         for source in (swaps, orders):
-            scores = score_permutations(before, table.attention(source), source, tau=TAU, eps=EPS)
-            kinds.append(torch.stack(list(vars(scores).values()), -1))
-        parts = [exclusion(heads.cross_logits()[..., inside, inside].double()), exclusion(table.sums.log())]
+            after = table.attention(source)
+            # With so high a temperature all orders weigh the same.
+            both_ways = [score_permutations(before, after, source, tau=tau, eps=EPS) for tau in (TAU, 1e30)]
+            kinds.append(torch.stack([x for way in both_ways for x in vars(way).values()], -1))
+        parts = [exclusion(heads.cross_logits()[..., inside, inside].double()), exclusion(table.logs)]
         return {
             "grid": torch.stack([torch.stack([both(home, tau, eps) for eps in FLOORS], -2) for tau in TAUS], -3),
             "cut": torch.stack([both(cut) for cut in cuts.values()], -2),

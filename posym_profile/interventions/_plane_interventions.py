@@ -88,7 +88,7 @@ def select_by_id(frequencies: Sequence[int]) -> PlaneChoice:
     chosen = torch.as_tensor([int(frequency) for frequency in frequencies], dtype=torch.long)
 
     def choose(angles: Tensor) -> Tensor:
-        rotating = int((angles > 0).sum())
+        rotating = int(((angles > 0) * torch.arange(1, 1 + len(angles), device=angles.device)).max())
         if len(chosen) and not 1 <= int(chosen.min()) <= int(chosen.max()) <= rotating:
             raise ValueError(
                 f"frequency IDs run from 1 to {rotating} in this layer; got {int(chosen.min())} to {int(chosen.max())}"
@@ -119,7 +119,7 @@ def remove_planes(choice: PlaneChoice = select_all, **where: Any) -> Interventio
 
 
 def change_base(times: float, **where: Any) -> Intervention:
-    """Give the planes that rotate the angles of another base: every layer's own, multiplied by ``times``.
+    """Give the planes that still rotate the angles of another base, ``times`` every layer's own: do it before a freeze.
 
     ``where`` is ``layers`` or ``heads``, as in :class:`Intervention`.
     """

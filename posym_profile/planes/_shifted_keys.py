@@ -213,7 +213,8 @@ class ShiftedKeys:
                     run(*args, **inputs)
             return self.returned[place] if place in self.returned else run(*args, **inputs)
 
-        with replace_forward([*self.callers, *self.bypassed], run_module):
+        # Row by row, positions may come by any module, so that none beside attention is spared.
+        with replace_forward([*self.callers, *(self.bypassed if rows > 1 else ())], run_module):
             yield
 
 

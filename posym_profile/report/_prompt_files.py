@@ -120,7 +120,7 @@ def _read_lines(path: Path) -> list[str]:
 def _read_ids(line: str, tokenizer: Any) -> dict[str, Any]:
     """Read a line of token ids."""
     try:
-        fields = json.loads(line)
+        fields = json.loads(line, object_pairs_hook=_make_object)
     except json.JSONDecodeError as error:
         raise ValueError(f"a line must be one JSON object, but {error.msg} at column {error.colno}; {FORM}") from None
     if not isinstance(fields, dict) or "input_ids" not in fields:
@@ -142,6 +142,13 @@ def _read_ids(line: str, tokenizer: Any) -> dict[str, Any]:
         raise ValueError(f"'target' must be a place in 'answer_ids', of which there are {len(answers)}; got {target!r}")
     layout: dict[str, Any] = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
     return fields | {"blocks": BlockLayout(**layout).fit(len(fields["input_ids"])).blocks}
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, or raise if a name stands twice in it, of which the last would count."""
+    if len(fields := dict(pairs)) < len(pairs):
+        raise ValueError(f"a name stands twice among {shorten([name for name, _ in pairs])}; leave one out")
+    return fields
 
 
 def parse_marked_text(text: str) -> tuple[str, list[tuple[int, int]], list[str]]:

@@ -49,7 +49,9 @@ def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Data
     return xarray.Dataset(variables, coordinates | {"query": list(queries) if several else queries[0]})
 
 
-def top_heads(scores: Dataset, n: int, by: str = "difference", *, flat: bool = False) -> list[tuple[int, int]]:
+def top_heads(
+    scores: Dataset, n: int, by: str = "difference", *, lowest: bool = False, flat: bool = False
+) -> list[tuple[int, int]]:
     """Return the ``n`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
 
     :func:`posym_profile.ablate_heads` takes heads as they are named here. Layers are numbered in the order in which the
@@ -60,6 +62,7 @@ def top_heads(scores: Dataset, n: int, by: str = "difference", *, flat: bool = F
         n: how many heads.
         by: what is measured of heads, such as ``"positional"``, ``"symbolic"`` or ``"entropy"``; by default the
             symbolic score minus the positional one.
+        lowest: return the lowest instead, the lowest first.
         flat: whether heads count whose attention is flat (mean entropy above 0.95), whose scores are both high.
 
     >>> top_heads(scores, 5, by="symbolic")  # doctest: +SKIP
@@ -81,7 +84,7 @@ def top_heads(scores: Dataset, n: int, by: str = "difference", *, flat: bool = F
     if n > heads:
         left_out = "" if flat else ", without those of flat attention (flat=True counts them)"
         raise ValueError(f"n must be at most the number of heads, {heads}{left_out}; got {n}")
-    order = (-means).where(counted, np.inf).transpose("layer", "head").values
+    order = (means if lowest else -means).where(counted, np.inf).transpose("layer", "head").values
     best = order.ravel().argsort(kind="stable")[:n]
     return [divmod(place, order.shape[1]) for place in best.tolist()]
 
@@ -101,7 +104,8 @@ def tabulate_heads(scores: Dataset) -> DataFrame:
         columns |= average_heads(scores[name], intervals=True)
     columns |= average_heads(scores.entropy)
     columns["prompts"] = scores.positional.notnull().sum("prompt")
-    columns["hidden_blocks"] = count_hidden_blocks(scores)
+    hidden = scores.blocks - scores.visible_blocks
+    columns["hidden_blocks"] = hidden.max([dim for dim in hidden.dims if dim != "layer"])
     columns |= {name: scores[name] for name in LABELS if name in scores}
     for name in SHARES:
         if name in scores:
@@ -127,9 +131,3 @@ def average_heads(
             sample = Resample([len(values)], over="prompts", draws=draws, seed=seed)
             means[f"{name}_low"], means[f"{name}_high"] = sample.ends(average_prompts(values, sample.times()))
     return {name: of_prompts[0].copy(data=x) for name, x in means.items()}
-
-
-def count_hidden_blocks(scores: Dataset) -> DataArray:
-    """Count the blocks of a prompt that each layer's queries do not see whole, at most."""
-    hidden = scores.blocks - scores.visible_blocks
-    return hidden.max([dim for dim in hidden.dims if dim != "layer"])

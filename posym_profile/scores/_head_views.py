@@ -120,7 +120,7 @@ def _compute_attention(heads: LayerHeads) -> Tensor:
 
 def _measure_shares(heads: LayerHeads, swaps: BlockLayout) -> tuple[Tensor, Tensor]:
     """Measure the positional and symbolic share of logarithms of block sums; NaN where a block gets nothing."""
-    logs = tabulate_blocks(heads, swaps).sums.log()
+    logs = tabulate_blocks(heads, swaps).logs
     known = logs.isfinite().all(-1).all(-1)
     shares = exclusion(torch.where(known[..., None, None], logs, 0))
     positional, symbolic = (torch.where(known, x, torch.nan) for x in (shares.positional_share, shares.symbolic_share))
@@ -136,7 +136,8 @@ def average_views(views: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         ``symbolic_share`` ``[length, layer, head]``; the others without their first dimension; ``examples``
         ``[prompt, layer, head, token]``, the attention on each prompt; ``angles`` ``[layer, plane]``.
     """
-    arrays = {name: _mean(x).astype(np.float32) for name, x in views.items() if name != "plane_angle"}
+    defined = {name: np.ma.masked_invalid(x) for name, x in views.items() if name != "plane_angle"}
+    arrays = {name: x.mean(0, np.float64).filled(np.nan).astype(np.float32) for name, x in defined.items()}
     for name in ("positional", "symbolic"):
         scores = views[name]
         margin = student_margin(scores) if len(scores) > 1 else np.full(scores.shape[1:], np.nan)
@@ -146,10 +147,3 @@ def average_views(views: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         }
         arrays[f"{name}_share"] = np.moveaxis(arrays[f"{name}_share"], 2, 0)
     return arrays | {"examples": views["attention"].astype(np.float32), "angles": views["plane_angle"]}
-
-
-def _mean(x: np.ndarray) -> np.ndarray:
-    """Average over prompts what is defined; NaN where nothing is."""
-    counted = np.isfinite(x)
-    total = np.where(counted, x, 0).astype(np.float64).sum(0)
-    return np.where(counted.any(0), total / np.maximum(counted.sum(0), 1), np.nan)

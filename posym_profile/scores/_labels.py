@@ -114,7 +114,8 @@ def _look(call: AttentionInputs, seen: list[Tensor], rows: Int[Tensor, " row"], 
 
 def _draw_tokens(model: nn.Module, seed: int) -> Int[Tensor, "prompt token"]:
     vocabulary = len(get_input_embeddings(model).weight)
-    special = {getattr(get_text_config(model.config), f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
+    named = [getattr(get_text_config(model.config), f"{name}_token_id", None) for name in ("bos", "eos", "pad")]
+    special = {x for ids in named for x in (ids if isinstance(ids, list | tuple) else (ids,))}
     known = torch.tensor([x for x in range(vocabulary // 20, vocabulary - vocabulary // 20) if x not in special])
     generator = torch.Generator().manual_seed(seed)
     return torch.stack([known[torch.randperm(len(known), generator=generator)[:LENGTH]] for _ in range(PROMPTS)])

@@ -193,3 +193,10 @@ def test_facts_are_refused_where_an_experiment_has_none(tmp_path, capsys):
     assert main(["run", "hop_length", "--facts", "256", "--results", str(tmp_path)]) == 1
     said = capsys.readouterr().err
     assert "settings of hop_length/number_0 have no facts, so --facts 256 has no place there; leave it out" in said
+
+
+def test_one_thread_is_one(tmp_path, monkeypatch):
+    for device in ("CPU (x86_64, 1 threads)", "CPU (x86_64, 11 threads)"):
+        (tmp_path / "one.json").write_text(json.dumps({"provenance": {"device": device, "seconds": 3.0}}))
+        monkeypatch.setattr(reproduce, "result_path", lambda name: tmp_path / "one")
+        assert reproduce.read_seconds("one") == (device.replace(" 1 threads", " 1 thread"), 3.0)

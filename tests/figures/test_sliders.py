@@ -227,3 +227,13 @@ def test_colours_follow_the_page(open_page, root, body, theme, expected):
     page = open_page(samples()[1:], root=root, body=body, theme=theme)
     scheme = page.locator("figure").evaluate("figure => getComputedStyle(figure).getPropertyValue('--posym-scheme')")
     assert scheme.strip() == expected
+
+
+def test_every_bar_has_the_whisker_of_its_own_series(open_page):
+    bars = Bars("B", ["a"], [[0.2], [0.8]], lower=[[0.1], [0.7]], upper=[[0.3], [0.9]], series=["p", "q"], over=())
+    page = open_page([slider_figure([bars], [], caption="C.", alt="A.")])
+    tops = page.locator("rect.posym-fill:not([rx])").evaluate_all("all => all.map(x => +x.getAttribute('y'))")
+    ends = page.locator(".posym-whisker").evaluate_all(
+        "all => all.map(x => (+x.getAttribute('y1') + +x.getAttribute('y2')) / 2)"
+    )
+    assert ends == pytest.approx(tops, abs=0.3)

@@ -47,3 +47,10 @@ def test_a_known_spectrum_is_found_also_where_another_eigenvalue_is_larger_in_si
 def test_a_linear_loss_does_not_bend():
     x = nn.Parameter(torch.ones(3))
     assert hessian_product((2 * x).sum(), [x])(torch.ones(3)).tolist() == [0, 0, 0]
+
+
+def test_the_residual_is_how_far_a_vector_is_from_an_eigenvector(monkeypatch):
+    found = np.array([2.5]), np.full((2, 1), 0.5**0.5)
+    monkeypatch.setattr("scipy.sparse.linalg.eigsh", lambda *_, **__: found)
+    x = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    assert sharpness((torch.tensor([4.0, 1.0]) * x**2).sum() / 2, [x]).residual == pytest.approx(1.5)

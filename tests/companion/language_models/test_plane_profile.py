@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+import torch
 from architectures import shared, tokens
 
+from posym_companion.head_measurements import look
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.plane_profile import PlaneProfile, measure
 from posym_core.metrics._exclusion_bound import exclusion
@@ -46,3 +48,9 @@ def test_only_what_a_window_shows_takes_part(monkeypatch):
         kept = parts.symbolic_share / (parts.symbolic_share + parts.interaction_share)
         np.testing.assert_allclose(found["kept"][layer], kept.flatten(0, 1), atol=2e-3)
         np.testing.assert_allclose(found["positional_share"][layer], parts.positional_share.flatten(0, 1), atol=2e-3)
+
+
+def test_attention_to_facts_is_of_all_their_tokens(packaged):
+    prompts = make_prompts(packaged[1], "binding", facts=3, count=2)
+    found = look(packaged[0], prompts, ["facts_attention", "mass"], progress=False)
+    torch.testing.assert_close(found["facts_attention"].double(), found["mass"].double(), rtol=1e-4, atol=1e-6)

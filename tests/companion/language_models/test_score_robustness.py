@@ -46,8 +46,6 @@ def literal_scores(before, after, orders, tau, eps):
     return [
         sum(w * c for w, c in zip(weights, along, strict=True)) / sum(weights),
         sum(w * c for w, c in zip(weights, across, strict=True)) / sum(weights),
-        sum(along) / len(along),
-        sum(across) / len(across),
     ]
 
 

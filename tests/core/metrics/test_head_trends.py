@@ -45,3 +45,9 @@ def test_local_layers_are_the_fast_ones():
     partial[1] = 0
     assert find_local_layers(partial).tolist() == [0, 2]
     assert find_local_layers(np.zeros((2, 3))).tolist() == []
+
+
+def test_late_layers_are_those_behind_the_middle():
+    x = np.random.default_rng(0).random((3, 4, 5))
+    found = measure_layer_trend(x, np.array([0, 2]), draws=10)
+    assert found.late == pytest.approx(np.median(x[:, 2].mean(0)))

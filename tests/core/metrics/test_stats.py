@@ -122,3 +122,9 @@ def test_layers_in_random_order():
     assert score_statistics.permute_layers(slope, x + 2 * trend[None, :, None], draws=500).p == pytest.approx(1 / 501)
     for unit in (0, 1e9):  # in any order this is the mean, but for rounding
         assert score_statistics.permute_layers(lambda heads: float(heads.mean()), unit + x, draws=50).p == 1
+
+
+def test_ranks_do_not_see_what_grows_with_the_values():
+    x, y = (scores[:1] for scores in planted())
+    plain, grown = (stats.correlate_heads(one, y, by_rank=True, draws=50) for one in (x, np.exp(9 * x)))
+    assert (plain.low, plain.high) == pytest.approx((grown.low, grown.high))

@@ -9,7 +9,7 @@ from refusals import refuse_each
 
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.models._toys import ToyEnsemble
-from posym_core.models._training import TrainingSettings, train
+from posym_core.models._training import LinearSettings, TrainingSettings, train
 from posym_core.store import _resuming as resuming
 from posym_core.tasks._index_retrieval import RetrievalTask
 
@@ -178,3 +178,8 @@ test_bad_settings_are_refused = refuse_each(
     (lambda: TrainingSettings(steps=0), "steps must be above 0; got 0"),
     (lambda: TrainingSettings(learning_rate=-1.0), "learning_rate must be above 0"),
 )
+
+
+def test_a_linear_rate_rises_and_then_falls_to_nothing():
+    settings = LinearSettings(steps=6, warmup=2, learning_rate=1.0)
+    assert [settings.rate(step) for step in range(6)] == pytest.approx([0.5, 1, 1, 0.75, 0.5, 0.25])

@@ -76,3 +76,8 @@ test_refusals = refuse_each(
     (lambda: FactsTask(facts=5, questions=("last",)), "facts must be even; got 5"),
     (lambda: FactsTask().ask("who", 1, generator()), "'who'"),
 )  # fmt: skip
+
+
+def test_every_attribute_is_as_often_the_answer():
+    answers = FactsTask(facts=4, names=4, attributes=3).sample(200, generator()).answer
+    assert answers.flatten().bincount(minlength=3).min() > 150

@@ -294,9 +294,14 @@ def test_surgery_that_cannot_be_done(interventions, options, message):
 def test_layers_that_cannot_be_edited_apart_are_refused():
     alike = build("Llama")
     alike.model.layers[1].self_attn = alike.model.layers[0].self_attn
-    for model in (alike, *map(shared, OWN_CALLS)):
+    for model in (alike, shared("Falcon"), shared("GPT-NeoX-Japanese")):
         with (
             pytest.raises(UnsupportedModelError, match="share one attention module, or that do not attend through"),
             edit_rope(model, length=LENGTH),
         ):
             pass
+
+
+def test_a_frequency_keeps_its_number_when_faster_planes_are_frozen():
+    frozen = freeze_rotation(select_by_id([1])).change(torch.tensor([1.0, 0.1, 0.01, 0.001]))[0]
+    assert select_by_id([4])(frozen).tolist() == [False, False, False, True]

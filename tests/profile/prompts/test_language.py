@@ -136,3 +136,9 @@ def test_a_model_that_answers_nan_is_refused():
         ValueError, match=r"^LlamaForCausalLM answers with logits that are not finite.*; load the model"
     ):
         choose_answers(model, Prompts(answer_ids=answers - 30, **layout))
+
+
+def test_the_right_answer_may_be_any_and_keys_have_values_of_their_own(tokenizer):
+    assert make_prompts(tokenizer, "text", facts=4, count=64).target.bincount(minlength=8).min() > 0
+    values = make_prompts(tokenizer, "keyvalue", facts=4, count=8).answer_ids
+    assert len({tuple(row) for row in values.tolist()}) > 4

@@ -103,6 +103,7 @@ def test_a_bad_line_of_text_is_refused_with_its_number(read, line, message):
         ("[" * 100_000, "maximum recursion depth exceeded|must be one JSON object"),
         ({"text": "a"}, "must be a JSON object with 'input_ids'"),
         (IDS | {"lenght": 3}, "unknown 'lenght'; remove it"),
+        ('{"input_ids": [1, 2, 3], "start": 0, "start": 1}', "a name stands twice among .*; leave one out"),
         (IDS | {"id": [1]}, r"'id' must be text that can be printed, or a whole number; got \[1\]"),
         (IDS | {"id": "\ud800"}, "'id' must be text that can be printed"),
         (IDS | {"id": "x\r"}, "'id' must be text that can be printed"),

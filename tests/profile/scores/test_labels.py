@@ -97,3 +97,8 @@ test_what_does_not_fit_is_refused = refuse_each(
     (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),
      "tokens must be token ids from 0 to 96"),
 )  # fmt: skip
+
+
+def test_a_model_may_have_several_tokens_of_the_end():
+    labels = measure_head_labels(build("Llama", eos_token_id=[95, 96]))
+    assert labels

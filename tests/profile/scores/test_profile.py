@@ -162,6 +162,7 @@ def test_top_heads_are_those_of_the_highest_mean():
         every = top_heads(found, 11, by=name, flat=True)
         assert every == sorted(means, key=means.get, reverse=True)
         assert top_heads(found, np.int64(2), name, flat=True) == every[:2]
+        assert top_heads(found, 11, name, flat=True, lowest=True) == every[::-1]
         assert {type(number) for place in every for number in place} == {int}
     assert top_heads(found, 11, flat=True) == top_heads(found, 11, "difference", flat=True)
     level = make_dataset({name: torch.ones(2, 3, 4) for name in SCORES}, [-1])
