@@ -65,7 +65,10 @@ def test_the_first_mention_of_a_term_is_a_link_that_says_what_it_means(monkeypat
     terms = {"Pure head": ("term-Pure-head", "One score near 1."), "Index": ("term-Index", "A task.")}
     monkeypatch.setattr(book_site, "list_terms", lambda _: terms)
     doctree = publish_doctree("Not ``pure head`` nor an index, but two *pure heads*, a pure head and Index.")
-    app = SimpleNamespace(env=None, builder=SimpleNamespace(get_relative_uri=lambda page, to: "glossary.html"))
+    app = SimpleNamespace(
+        env=SimpleNamespace(all_docs={book_site.GLOSSARY}),
+        builder=SimpleNamespace(get_relative_uri=lambda page, to: "glossary.html"),
+    )
     book_site.mark_terms(app, doctree, "book/page")
     assert [(link.astext(), link["refuri"], link["reftitle"]) for link in doctree.findall(nodes.reference)] == [
         ("pure heads", "glossary.html#term-Pure-head", "One score near 1."),
