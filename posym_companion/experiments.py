@@ -132,7 +132,7 @@ class Experiment:
 
     @property
     def takes_model(self) -> bool:
-        """Whether the experiment can be run on a language model of the caller's choice."""
+        """Return whether the experiment can be run on a language model of the caller's choice."""
         return "model" in inspect.signature(self.settings).parameters
 
     def shrink(self, setting: Any) -> Any:
@@ -229,7 +229,7 @@ def run_setting(
 
 
 def stored_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Those of a result's arrays that are stored, and as they are, see :data:`UNREAD` and :data:`HALF`.
+    """Return those of a result's arrays that are stored, and as they are, see :data:`UNREAD` and :data:`HALF`.
 
     >>> found = stored_arrays("multihop/letter_0", {"use": np.ones(2), "onward": np.ones(2)})
     >>> {name: x.dtype for name, x in found.items()}
@@ -247,12 +247,12 @@ def stored_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.n
 
 
 def load_experiment_model(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
-    """A language model and its tokenizer, as an experiment loads them."""
+    """Return a language model and its tokenizer, as an experiment loads them."""
     return load_model(name, device=device)
 
 
 def slug(model: str) -> str:
-    """A model's name as the name of a result can hold it.
+    """Return a model's name as the name of a result can hold it.
 
     >>> slug("Qwen/Qwen2.5-1.5B")
     'Qwen-Qwen2-5-1-5B'
@@ -261,7 +261,7 @@ def slug(model: str) -> str:
 
 
 def name_prefix(model: str) -> str:
-    """What stands before a result's own name: nothing for the packaged model, whose results came first.
+    """Return what stands before a result's own name: nothing for the packaged model, whose results came first.
 
     >>> name_prefix("gemma-3-270m"), name_prefix("Qwen/Qwen2.5-1.5B")
     ('', 'Qwen-Qwen2-5-1-5B-')
@@ -270,7 +270,7 @@ def name_prefix(model: str) -> str:
 
 
 def has_settings(result: Result, setting: Any) -> bool:
-    """Whether a stored result has these settings, a dataclass.
+    """Return whether a stored result has these settings, a dataclass.
 
     A setting that the result does not name is younger than it and had what is its default now.
     """
@@ -288,7 +288,7 @@ def _with_defaults(setting: Any, stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result | None:
-    """The whole, unaltered result of a setting, if it is there and was made with just this setting.
+    """Return the whole, unaltered result of a setting, if it is there and was made with just this setting.
 
     Files beside it must be there too, unless the setting says ``files_kept = False``.
     """

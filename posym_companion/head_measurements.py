@@ -79,17 +79,17 @@ class LayerLook:
 
     @cached_property
     def matrix(self) -> Tensor:
-        """The cross-logit matrix."""
+        """Return the cross-logit matrix."""
         return self.heads.cross_logits(self.keys)
 
     @cached_property
     def logits(self) -> Exclusion:
-        """The same taken apart."""
+        """Return the same taken apart."""
         return exclusion(self.matrix)
 
     @cached_property
     def shares(self) -> FrequencyShares:
-        """The same of every plane."""
+        """Return the same of every plane."""
         return self.heads.frequency_shares(self.keys)
 
     @cached_property

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A name that needs anywidget or Matplotlib: figures with sliders do without either."""
+    """Return a name that needs anywidget or Matplotlib: figures with sliders do without either."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = importlib.import_module(f"{__name__}.{'_live' if name == 'AskingWidget' else '_style'}")

@@ -35,7 +35,7 @@ def require_callable(compute: Compute, sliders: Sequence[Slider]) -> None:
 
 
 def compute_results(compute: Compute, panels: Sequence[Panel], values: Mapping[str, Any]) -> list[Any]:
-    """What ``compute`` returns for one setting, one item for each panel; a single panel's may stand alone."""
+    """Return what ``compute`` returns for one setting, one item for each panel; a single panel's may stand alone."""
     returned = compute(**values)
     alone = len(panels) == 1 and not (isinstance(returned, (list, tuple)) and len(returned) == 1)
     if not alone and (isinstance(returned, (str, Mapping)) or not np.iterable(returned)):
@@ -47,7 +47,7 @@ def compute_results(compute: Compute, panels: Sequence[Panel], values: Mapping[s
 
 
 def fill_panels(panels: Sequence[Panel], sliders: Sequence[Slider], compute: Compute | None) -> list[Panel]:
-    """The panels, those without frames with what ``compute`` gives over the settings of their sliders.
+    """Return the panels, those without frames with what ``compute`` gives over the settings of their sliders.
 
     Sliders that no such panel depends on stay at their start.
 
@@ -89,7 +89,7 @@ def list_panel_sliders(panel: Panel, sliders: Sequence[Slider]) -> list[str]:
 def _with_frames(
     panel: Panel, fields: list[dict[str, Any]], moved: Sequence[Slider], sliders: Sequence[Slider]
 ) -> Panel:
-    """The panel with the fields of all settings of ``moved`` as frames over the sliders that it depends on."""
+    """Return the panel with the fields of all settings of ``moved`` as frames over the sliders that it depends on."""
     if any(one.keys() != fields[0].keys() for one in fields) or panel.moving[0] not in fields[0]:
         raise ValueError(
             f"compute must return {panel.moving[0]} of {panel.title!r} for every setting, since the panel has none"
@@ -118,7 +118,7 @@ def _with_frames(
 
 
 def pack_frame(panel: Panel, sent: Mapping[str, Any], fields: dict[str, Any], digits: int) -> dict[str, Any]:
-    """The fields of one setting as the script takes them, with the sizes of the panel ``sent`` to the page."""
+    """Return the fields of one setting as the script takes them, with the sizes of the panel ``sent`` to the page."""
     if not fields:
         return {}
     alone = replace(panel, **{**dict.fromkeys(panel.moving), **fields})

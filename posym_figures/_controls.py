@@ -42,17 +42,17 @@ class Slider:
 
     @property
     def settings(self) -> list[Any]:
-        """The values as Python's own numbers and strings."""
+        """Return the values as Python's own numbers and strings."""
         return [_plain(value) for value in self.values]
 
     @property
     def numeric(self) -> bool:
-        """Whether the settings are numbers, so that others lie between them."""
+        """Return whether the settings are numbers, so that others lie between them."""
         return all(map(is_number, self.settings))
 
     @property
     def whole(self) -> bool:
-        """Whether the settings are whole numbers, such as layers or lengths."""
+        """Return whether the settings are whole numbers, such as layers or lengths."""
         return all(isinstance(value, int) and not isinstance(value, bool) for value in self.settings)
 
     @property
@@ -62,7 +62,7 @@ class Slider:
 
     @property
     def texts(self) -> list[str]:
-        """The settings as the reader sees them."""
+        """Return the settings as the reader sees them."""
         return [format_value(value, self.format) for value in self.settings]
 
     @property
@@ -90,7 +90,7 @@ class Slider:
         raise ValueError(f"{what} must be one of its {len(settings)} values; got {value!r}{names}")
 
     def place(self, value: Any) -> int:
-        """The place among the settings of a value that the slider can take, or of the setting nearest to it."""
+        """Return the place among the settings of a value that the slider can take, or of the setting nearest to it."""
         if not self.numeric:
             return self.settings.index(value)
         return int(np.argmin(np.abs(np.asarray(self.settings, dtype=float) - float(value))))

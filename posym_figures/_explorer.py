@@ -267,7 +267,7 @@ def _packed_input(one: HeadInput, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _seen_from(one: HeadInput) -> list[int]:
-    """The first token that any head of each layer attends to: a window hides those before it from all of them.
+    """Return the first token that any head of each layer attends to: a window hides those before it from all of them.
 
     A softmax gives nothing it sees a weight of 0, but to rounding, which does not take all heads on all prompts.
     """

@@ -139,7 +139,7 @@ def _pack(size: int, values: list[Any]) -> dict[str, Any]:
 
 
 def get_frame(field: Mapping[str, Any], setting: int) -> list[Any]:
-    """The values of a packed field at a setting, counted over all; a field that does not move has one frame."""
+    """Return the values of a packed field at a setting, counted over all; a field that does not move has one frame."""
     size, values = field["n"], field["v"]
     if "at" not in field and len(values) <= size:
         return values

@@ -48,7 +48,7 @@ class Guess:
         self.data()
 
     def data(self) -> dict[str, Any]:
-        """What the script compares with: the place of the right choice, or heights from 0 to 1 of the axis."""
+        """Return what the script compares with: the place of the right choice, or heights from 0 to 1 of the axis."""
         if self.choices:
             return {"answer": list(self.choices).index(self.answer), "because": self.because}
         low, high = read_limits("limits", self.limits)

@@ -53,7 +53,7 @@ class FigureWidget(anywidget.AnyWidget):
         self.on_msg(self._hear)
 
     def _frame(self, values: Mapping[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
-        """What the function returns for these values, as it is and as the script draws it."""
+        """Return what the function returns for these values, as it is and as the script draws it."""
         figure = self._figure
         returned = compute_results(figure.compute, figure.panels, values)
         parts = zip(figure.panels, figure.data["panels"], returned, strict=True)
@@ -61,7 +61,7 @@ class FigureWidget(anywidget.AnyWidget):
         return [_own(result) for result in returned], panels
 
     def _keys(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values as messages name them."""
+        """Return the values as messages name them."""
         sliders = self._figure.sliders
         return {
             slider.name: value if slider.numeric else slider.keys[slider.place(value)]
@@ -71,7 +71,7 @@ class FigureWidget(anywidget.AnyWidget):
 
     @traitlets.validate("values")
     def _taken(self, proposal: Any) -> dict[str, Any]:
-        """The values with those that were left out, computed; nothing changes if that fails."""
+        """Return the values with those that were left out, computed; nothing changes if that fails."""
         sliders = {slider.name: slider for slider in self._figure.sliders}
         if unknown := [name for name in proposal["value"] if name not in sliders]:
             raise ValueError(f"values must name sliders of the figure ({', '.join(sliders)}); got {unknown[0]!r}")
@@ -91,7 +91,7 @@ class FigureWidget(anywidget.AnyWidget):
         return values
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """What a browser sends: values that the reader asks for. What goes wrong is shown where it was asked."""
+        """Return what a browser sends: values that the reader asks for. What goes wrong is shown where it was asked."""
         asked = sync_data.get("values")
         super().set_state({name: value for name, value in sync_data.items() if name != "values"})
         if asked is None:
@@ -129,7 +129,7 @@ class AskingWidget(anywidget.AnyWidget):
 
 
 def _own(result: Any) -> Any:
-    """What the function returned, as an array of its own; a mapping stays one."""
+    """Return what the function returned, as an array of its own; a mapping stays one."""
     if isinstance(result, Mapping):
         return {name: _own(value) for name, value in result.items()}
     if result is None or isinstance(result, str):

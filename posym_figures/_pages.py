@@ -57,7 +57,7 @@ class Figure:
         return {"text/html": self.html, "text/plain": self.text}
 
     def page(self, title: str = "") -> str:
-        """The figure as a page that stands alone: for an ``<iframe>``, or for a talk without a network."""
+        """Return the figure as a page that stands alone: for an ``<iframe>``, or for a talk without a network."""
         title = escape(title or self.text.strip("<>").partition(":")[0])
         return ALONE.format(title=title, figure=CAPTION.sub(lambda match: write_plain_maths(match[0]), self.html))
 
@@ -79,14 +79,14 @@ class LiveFigure(Figure, ABC):
     @property
     @abstractmethod
     def lives(self) -> bool:
-        """Whether a kernel gives the figure what a page cannot."""
+        """Return whether a kernel gives the figure what a page cannot."""
 
     @abstractmethod
     def widget(self) -> Any:
-        """A new widget of this figure; an ImportError where anywidget is not installed."""
+        """Return a new widget of this figure; an ImportError where anywidget is not installed."""
 
     def markup(self) -> str:
-        """The figure without its script; nothing sets formulas in a widget."""
+        """Return the figure without its script; nothing sets formulas in a widget."""
         bare = re.sub(r"<script>.*?</script>\s*", "", self.html, flags=re.DOTALL)
         return CAPTION.sub(lambda match: write_plain_maths(match[0]), bare)
 
@@ -113,7 +113,7 @@ def _kernel_runs() -> bool:
 
 
 def _read_static(name: str | Path) -> str:
-    """The text of a file of static/, or of another folder, by its whole path."""
+    """Return the text of a file of static/, or of another folder, by its whole path."""
     return (HERE / name).read_text("utf-8")
 
 

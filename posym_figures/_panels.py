@@ -59,7 +59,7 @@ class Panel:
 
     @property
     def complete(self) -> bool:
-        """Whether the panel brings its own frames."""
+        """Return whether the panel brings its own frames."""
         return getattr(self, self.moving[0]) is not None
 
     def given(self, result: Any) -> dict[str, Any]:

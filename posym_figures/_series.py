@@ -52,7 +52,7 @@ class SeriesPanel(Panel):
         return {"frames": frames, **{name: read_frames(name, end, dims, inner) for name, end in ends.items()}}
 
     def shown(self, drawn: Mapping[str, np.ndarray], digits: int) -> dict[str, Any]:
-        """The series as the script takes them."""
+        """Return the series as the script takes them."""
         count = drawn["frames"].shape[-2]
         names = {"series": read_series_labels(self.series, count), "colours": find_colours(self.colours, count)}
         return {**names, **{name: pack_numbers(array, digits, 2) for name, array in drawn.items()}}

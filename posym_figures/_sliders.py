@@ -52,11 +52,11 @@ class SliderFigure(LiveFigure):
 
     @property
     def lives(self) -> bool:
-        """Whether something can be computed between the frames."""
+        """Return whether something can be computed between the frames."""
         return self.compute is not None
 
     def markup(self) -> str:
-        """The figure without its script and its numbers."""
+        """Return the figure without its script and its numbers."""
         return re.sub(r"<script.*?</script>\s*", "", super().markup(), flags=re.DOTALL)
 
     def widget(self) -> FigureWidget:
@@ -155,7 +155,7 @@ def slider_figure(
 
 
 def _anchor(title: str) -> str:
-    """The figure's name in addresses.
+    """Return the figure's name in addresses.
 
     >>> _anchor("Scores against τ | Attention before any swap")
     'scores-against-attention-before'

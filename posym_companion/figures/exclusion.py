@@ -88,7 +88,7 @@ def ratio_by_head(ratio: np.ndarray) -> Picture:
 
 @shown
 def shares_by_head(part: np.ndarray) -> Any:
-    """The shares ``[part, prompt, layer, head]`` of every head in a triangle, and as bars by layer."""
+    """Return the shares ``[part, prompt, layer, head]`` of every head in a triangle, and as bars by layer."""
     _, count, layers, heads = part.shape
     shares = part.reshape(3, count, -1).swapaxes(0, 1)
     shares = np.concatenate([shares.mean(0, keepdims=True), shares])  # [setting, part, head]

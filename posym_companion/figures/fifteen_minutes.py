@@ -56,7 +56,7 @@ def permute_four() -> Any:
 
 @shown
 def one_plane() -> Any:
-    """The table of one plane and its shares, by the angle that the plane turns over all tokens."""
+    """Return the table of one plane and its shares, by the angle that the plane turns over all tokens."""
     key = torch.complex(*torch.randn(2, 16, generator=torch.Generator().manual_seed(3), dtype=torch.float64)) / 2**0.5
     turns, axis = np.linspace(0.05, 12, 60), torch.linspace(0.05, 12, 90, dtype=torch.float64)
     kept = dirichlet_kernel(axis / 16, 16) ** 2
@@ -102,7 +102,7 @@ def trainer() -> Any:
 
 @shown
 def your_own_facts() -> Any:
-    """A model of two layers that answers about the reader's facts in the browser."""
+    """Return a model of two layers that answers about the reader's facts in the browser."""
     names, colours = ["Ann", "Ben", "Cleo", "Dan", "Eve", "Fay"], ["red", "blue", "green", "pink", "gold", "teal"]
     return facts_figure(
         load_facts_model(),
@@ -126,7 +126,7 @@ def kinds_of_heads(run: Any) -> np.ndarray:
 
 @shown
 def taught_gemma() -> Any:
-    """Every head of Gemma while it is taught to bind, and how often it answers right."""
+    """Return every head of Gemma while it is taught to bind, and how often it answers right."""
     run = load_result("taught_gemma/all_0")
     steps, kind = run["steps"].tolist(), kinds_of_heads(run)
     s_pos, s_sym = (np.nanmean(run[name].astype(float), axis=1) for name in ("positional", "symbolic"))
@@ -162,7 +162,7 @@ def taught_gemma() -> Any:
 
 @shown
 def several_hops() -> Any:
-    """A model of Number and one of Letter, which the reader asks."""
+    """Return a model of Number and one of Letter, which the reader asks."""
     models = [multihop.load_weights(f"multihop/{task}_0") for task in ("number", "letter")]
     return hops_figure(
         [hop_model(model, settings) for model, settings in models],

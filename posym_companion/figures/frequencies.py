@@ -131,7 +131,7 @@ def draw_contents() -> Any:
 def shares_by_id(
     found: Mapping[str, np.ndarray], layers: Mapping[str, np.ndarray], swept: Mapping[str, Any]
 ) -> Picture:
-    """The shares of single planes of a model by frequency ID, for both kinds of layers."""
+    """Return the shares of single planes of a model by frequency ID, for both kinds of layers."""
     ids = np.arange(1, found["symbol"].shape[-1] + 1)
     chosen = np.r_[0 : len(ids) : 4, len(ids) - 1]
 
@@ -195,7 +195,7 @@ def law_in_a_model(kept: np.ndarray, layers: Mapping[str, np.ndarray], swept: Ma
 
 @shown
 def threshold_by_length(crossings: Mapping[str, np.ndarray], keys: Mapping[str, np.ndarray], mine: Any) -> Picture:
-    """The angle at the threshold, times the number of keys ``[length, layer]``, against that number."""
+    """Return the angle at the threshold, times the number of keys ``[length, layer]``, against that number."""
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4))
     for kind, colour in KINDS.items():
         each = [mean_interval(values[np.isfinite(values)]) for values in crossings[kind]]

@@ -117,7 +117,7 @@ def rotate_retrieval() -> Any:
 
 @shown
 def smallest_betas() -> Picture:
-    """The smallest β that is right on every input, by length."""
+    """Return the smallest β that is right on every input, by length."""
     lengths = np.unique(np.geomspace(3, 300, 60).round().astype(int)).tolist()
     curves = {
         "Index, θ = 0.866": [theory.find_index_beta(N, FAST) for N in lengths],
@@ -146,7 +146,7 @@ def smallest_betas() -> Picture:
 
 @shown
 def discrepancies() -> Picture:
-    """The largest and the least discrepancy over inputs beside the paper's bounds, by the query's position."""
+    """Return the largest and the least discrepancy over inputs beside the paper's bounds, by the query's position."""
     drawing, axes = plt.subplots(1, 2, figsize=(10.4, 3.4), layout="constrained")
     positions = range(1, 101)
     index = [theory.compute_index_discrepancy(n, FAST) for n in positions]

@@ -29,7 +29,7 @@ def swap_most_and_least(C: Tensor, start: int, length: int, facts: int) -> np.nd
 
 @shown
 def two_facts_change_places() -> Any:
-    """Every head of Gemma 3 270M by its scores, and its attention before and after two facts change places."""
+    """Return every head of Gemma 3 270M by its scores, and its attention before and after two facts change places."""
     model, tokenizer = load_model()
     prompts = binding_prompts(tokenizer, facts=16, count=16)
     facts, layout = prompts.blocks, (prompts.start, prompts.block_length, prompts.blocks)

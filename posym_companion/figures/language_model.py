@@ -85,7 +85,7 @@ def two_facts(C: Tensor, prompts: Any) -> Any:
 
 @shown
 def plane(pos: np.ndarray, sym: np.ndarray) -> Picture:
-    """Every head in the plane of its two scores, ``[layer, head]``."""
+    """Return every head in the plane of its two scores, ``[layer, head]``."""
     layers = np.repeat(np.arange(pos.shape[0]), pos.shape[1])
     figure = plots.score_plane(pos.ravel(), sym.ravel(), layers=layers, gamma=0.1)
     square = figure.axes[0]
@@ -195,7 +195,7 @@ def explored(model: str, task: str, group: str) -> HeadInput:
 
 @shown
 def explorer() -> Any:
-    """All heads of Gemma, plain and taught to bind, at block lengths and temperatures that the reader sets."""
+    """Return all heads of Gemma, plain and taught to bind, at block lengths and temperatures that the reader sets."""
     angles = load_result("head_explorer/gemma-3-270m_text")["angles"]
     half = -np.log(2.7831 / head_explorer.SPAN)
     turn = [np.interp(half, -np.log(row), np.arange(1, row.size + 1)) for row in angles]
@@ -224,7 +224,7 @@ def explorer() -> Any:
 
 @shown
 def zeroed() -> Any:
-    """What zeroing a share of every layer's frequencies costs three tasks, the fastest or the slowest."""
+    """Return what zeroing a share of every layer's frequencies costs three tasks, the fastest or the slowest."""
     run = load_result("frequency_surgery/gemma-3-270m")
     names, right = run["conditions"].tolist(), run["log_probability"].astype(float)
     shares = [0.0, *sorted(run.settings["shares"]), 1.0]

@@ -53,7 +53,7 @@ def accuracy_by_length(lengths: np.ndarray, accuracy: Mapping[str, np.ndarray], 
 
 @shown
 def hardest_distance() -> Any:
-    """The distance that an Index head of one plane confuses most, by angle and length."""
+    """Return the distance that an Index head of one plane confuses most, by angle and length."""
     tokens = np.unique(np.geomspace(2, 850, 90).round().astype(int))
 
     def hardest(theta: str, length: float) -> Any:

@@ -42,7 +42,7 @@ def one_plane(n: int = 60, longest: int = 35) -> Any:
 
 @shown
 def removals(models: Mapping[str, str], mine: Result) -> Any:
-    """What each head of each stored model, and of the reader's, costs if it is removed."""
+    """Return what each head of each stored model, and of the reader's, costs if it is removed."""
     runs = [*(load_result(f"encoding_study/{name}") for name in models.values()), mine]
     cost = np.stack([100 * (run["whole"][:, None, None] - run["ablated"])[:3] for run in runs])
     top, following = (np.sort(cost.reshape(*cost.shape[:2], -1))[..., -place] for place in (1, 2))

@@ -19,7 +19,7 @@ SQUARE |= {"diagonal": True, "labels": HEADS, "write_labels": False}
 
 @shown
 def tasks(pos: np.ndarray, sym: np.ndarray, mine: Result) -> Any:
-    """Every head on seven tasks, ``[task, head]``, and in a run; heads that change sides have a colour."""
+    """Return every head on seven tasks, ``[task, head]``, and in a run; heads that change sides have a colour."""
     side = pos - sym
     turns = (side > 0.5).any(0) & (side < -0.5).any(0)
     settled = (side > 0).all(0) | (side < 0).all(0)
@@ -43,7 +43,7 @@ def tasks(pos: np.ndarray, sym: np.ndarray, mine: Result) -> Any:
 
 @shown
 def constants() -> Any:
-    """Every head at the temperature and the floor that the reader sets, in three wordings."""
+    """Return every head at the temperature and the floor that the reader sets, in three wordings."""
     run = load_result("score_robustness/gemma-3-270m_choices")
     grid = run["grid"].reshape(3, len(TAUS), len(FLOORS), 2, -1).swapaxes(-1, -2)
     r = run["grid_r"].swapaxes(1, 2)  # wording, floor, temperature, value and interval

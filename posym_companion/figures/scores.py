@@ -28,7 +28,7 @@ def exchange_all(S: np.ndarray, outside: float) -> tuple[np.ndarray, np.ndarray]
 
 @shown
 def swap_pair() -> Any:
-    """The three swaps of the example by hand."""
+    """Return the three swaps of the example by hand."""
     weights = np.array([[4, 2, 1 / 2], [1, 1, 1], [16, 4, 1 / 4]])  # exp C, content by place
     before, after = map(scale_to_one, exchange_all(weights, 1))
     pairs, framed = list(combinations(range(3), 2)), np.zeros((3, 3, 3))
@@ -55,7 +55,7 @@ def swap_pair() -> Any:
 
 @shown
 def possible_pairs() -> Any:
-    """The scores that one pair can have, by how unequal its attention was."""
+    """Return the scores that one pair can have, by how unequal its attention was."""
     after_gap, turn = np.linspace(-8, 8, 81), np.linspace(0, np.pi / 2, 46)
     arc = np.stack([np.cos(turn), np.sin(turn)], -1)
 

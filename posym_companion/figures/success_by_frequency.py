@@ -49,7 +49,7 @@ def find_stored_runs(kinds: list[tuple[str, str]]) -> dict[str, Any]:
 
 @shown
 def trainer():
-    """A head that learns in the reader's browser, before the stored runs of the grid."""
+    """Return a head that learns in the reader's browser, before the stored runs of the grid."""
     kinds = [("index", "single"), ("retrieval", "single"), ("induction", "single"), ("induction", "pair")]
     return training_figure.trainer(
         **find_stored_runs(kinds),
@@ -63,7 +63,7 @@ def trainer():
 
 @shown
 def one_angle_two_tasks():
-    """An Index head and a Retrieval head with the same angle, built from their formulas."""
+    """Return an Index head and a Retrieval head with the same angle, built from their formulas."""
     most, kinds = 64, ((IndexTask, PositionalIndexHead), (RetrievalTask, PlanarRetrievalHead))
     tasks = {n: [IndexTask(length=n), RetrievalTask(length=n, symbols=n)] for n in (16, 32, 64)}
     drawn = {n: [task.sample(512, torch.Generator().manual_seed(0)) for task in pair] for n, pair in tasks.items()}

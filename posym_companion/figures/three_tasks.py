@@ -28,7 +28,7 @@ THETAS = [0.05, 0.08, 0.12, 0.18, 0.26, 0.36, 0.48, 0.6, math.pi / 4, 0.85, 1.0,
 
 @shown
 def one_target():
-    """The Index head's attention on its hardest input, and the norm that all its targets need."""
+    """Return the Index head's attention on its hardest input, and the norm that all its targets need."""
     task, axis = IndexTask(length=12, symbols=2), np.r_[np.linspace(3.14, 0.5, 70), np.geomspace(0.48, 0.05, 15)]
     hard, needed = list_worst_inputs(task), functools.partial(find_positional_beta, 12)
 
@@ -67,7 +67,7 @@ def one_target():
 
 @shown
 def between_two_heads():
-    """A head between the symbolic and the positional one, on the two pairs of inputs."""
+    """Return a head between the symbolic and the positional one, on the two pairs of inputs."""
     task = PartialInductionTask(length=6, symbols=3, attributes=3)
 
     def show(t):
@@ -94,7 +94,7 @@ def between_two_heads():
 
 @shown
 def hardest_input():
-    """The head with two angles on its hardest input, and the match that it needs at each recency."""
+    """Return the head with two angles on its hardest input, and the match that it needs at each recency."""
     task, axis, places = PartialInductionTask(length=8, symbols=2, attributes=2), np.geomspace(1, 250, 25), np.arange(8)
     inputs = list_worst_inputs(task)
 

@@ -15,7 +15,7 @@ from posym_figures import PALETTE, WIDTH, Heatmap, Lines, Readout, Slider, plots
 
 @shown
 def one_cosine(G: np.ndarray) -> Any:
-    """The eigenvalues of a Gram matrix of eight contents times the kernel of one cosine."""
+    """Return the eigenvalues of a Gram matrix of eight contents times the kernel of one cosine."""
     apart = np.arange(8)[:, None] - np.arange(8)
     alone = np.linalg.eigvalsh(G)[::-1]
 

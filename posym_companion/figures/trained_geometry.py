@@ -96,7 +96,7 @@ def attention_to_the_target():
 
 @shown
 def ends_minus_middle(angles: np.ndarray, bends: dict[str, np.ndarray]):
-    """The bend of trained toys and of built heads with their norms, each ``[seed, angle]``."""
+    """Return the bend of trained toys and of built heads with their norms, each ``[seed, angle]``."""
     values = np.stack(list(bends.values()))
     figure = plots.curve(
         angles, values.mean(1), lower=values.min(1), upper=values.max(1), x_log=True, series=tuple(bends),

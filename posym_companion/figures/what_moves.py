@@ -84,7 +84,7 @@ ALT = (
 
 @shown
 def triangles(cubes: Mapping[int, Any]) -> Picture:
-    """Every head between symbol, origin and place, with nothing and with eight facts in front."""
+    """Return every head between symbol, origin and place, with nothing and with eight facts in front."""
     figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained")
     for ax, (lead, cube) in zip(axes, cubes.items(), strict=True):
         three = [cube.shares[name] for name in ("symbol", "origin", "place")]

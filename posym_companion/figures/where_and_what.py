@@ -29,7 +29,7 @@ def weigh(logits: np.ndarray) -> np.ndarray:
 
 @shown
 def permute_three() -> Any:
-    """All orders of three keys in a mixed, a symbolic and a positional head."""
+    """Return all orders of three keys in a mixed, a symbolic and a positional head."""
     keys, letters = [2, 1j, 1 + 1j], np.array(["A", "B", "C"])
     heads = {
         "Mixed head": turn_keys(keys, np.pi / 2),

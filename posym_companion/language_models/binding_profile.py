@@ -76,7 +76,7 @@ class BindingProfile(PromptSetting):
 
 
 def name_variant(setting: Any) -> str:
-    """How the name of a result says what is done to its prompts: nothing by default."""
+    """Return how the name of a result says what is done to its prompts: nothing by default."""
     return f"_lead{setting.lead}" if setting.lead else ""
 
 
@@ -89,12 +89,12 @@ def full_size(model: str = PACKAGED) -> list[BindingProfile]:
 
 
 def plain_settings(model: str = PACKAGED, lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
-    """Every template at every length, with nothing in front."""
+    """Return every template at every length, with nothing in front."""
     return _list_settings(model, lengths, **SAMPLES.get(model, {}))
 
 
 def variant_settings(remedy: str, model: str = PACKAGED, lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
-    """Every template at those of the lengths that a lead, or none, is measured with."""
+    """Return every template at those of the lengths that a lead, or none, is measured with."""
     sample = {"prompts": FEWER, "keys": "facts", **SAMPLES.get(model, {})}
     return _list_settings(model, [facts for facts in FRAMED[remedy] if facts in lengths], **sample, **FRAMES[remedy])
 
@@ -109,7 +109,7 @@ def _list_settings(model: str, lengths: Iterable[int], **options: Any) -> list[B
 
 
 def random_weight_settings(model: str = PACKAGED) -> list[BindingProfile]:
-    """Every template at the fewest facts with each draw of random weights: what their planes are."""
+    """Return every template at the fewest facts with each draw of random weights: what their planes are."""
     lists = variant_settings("none", model, FACTS[:1])
     return [replace(one, kept="judged", draw=draw) for draw in DRAWS for one in lists]
 

@@ -84,7 +84,7 @@ class HopModel:
 
     @property
     def name(self) -> str:
-        """The task's name."""
+        """Return the task's name."""
         return self.task.name
 
     def description(self) -> dict[str, Any]:
@@ -153,12 +153,12 @@ class HopsFigure(LiveFigure):
 
     @property
     def lives(self) -> bool:
-        """Whether the weights are still to come."""
+        """Return whether the weights are still to come."""
         return self.address is not None
 
     @functools.cached_property
     def parcels(self) -> dict[str, list[str]]:
-        """The parcels of every model, by its name."""
+        """Return the parcels of every model, by its name."""
         return {model.name: encode_parcels(model.weights) for model in self.models}
 
     def answer(self, asked: Any) -> dict[str, Any] | None:

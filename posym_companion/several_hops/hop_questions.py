@@ -49,7 +49,7 @@ class HopQuestion:
 
     @property
     def answer(self) -> str:
-        """The right candidate."""
+        """Return the right candidate."""
         return self.candidates[self.target]
 
 

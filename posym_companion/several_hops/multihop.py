@@ -121,7 +121,7 @@ class MultihopSettings:
 
     @classmethod
     def small(cls, *, task: Literal["number", "letter"] = "number", seed: int = 0, **options: Any) -> MultihopSettings:
-        """A run for a chapter: four layers, one and two hops; under four minutes on two cores."""
+        """Return a run for a chapter: four layers, one and two hops; under four minutes on two cores."""
         chosen: dict[str, Any] = {
             "hops": 2,
             "layers": 4,
@@ -149,7 +149,7 @@ class MultihopSettings:
 
     @property
     def files_kept(self) -> bool:
-        """Whether the result is whole only with its weights; see
+        """Return whether the result is whole only with its weights; see
         :func:`posym_companion.experiments.stored_result`.
         """
         return self.seed == WEIGHTS_KEPT and not self.extra
@@ -168,7 +168,7 @@ class MultihopSettings:
 
     @property
     def training(self) -> LinearSettings:
-        """What :func:`posym_core.models.train` needs to know."""
+        """Return what :func:`posym_core.models.train` needs to know."""
         return LinearSettings(
             steps=self.steps,
             batch=self.batch,
@@ -180,11 +180,11 @@ class MultihopSettings:
         )
 
     def make_task(self) -> NumberTask | LetterTask:
-        """The task with its generator of sequences."""
+        """Return the task with its generator of sequences."""
         return TASKS[self.task](hops=self.hops, window=self.window, steps=self.steps_back)
 
     def make_model(self) -> Any:
-        """The untrained model, on the CPU, with positions for 1,024 tokens."""
+        """Return the untrained model, on the CPU, with positions for 1,024 tokens."""
         return make_gptj(
             vocabulary=self.make_task().vocabulary,
             layers=self.layers,
@@ -196,7 +196,7 @@ class MultihopSettings:
         )
 
     def generator(self, purpose: int) -> torch.Generator:
-        """The source of chance for one purpose, on the CPU, so that every device sees the same data."""
+        """Return the source of chance for one purpose, on the CPU, so that every device sees the same data."""
         return make_generators([self.seed], purpose=purpose)[0]
 
     def sample(self, count: int, purpose: int) -> MultihopBatch:
@@ -328,7 +328,7 @@ def train_model(
 
 
 def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], losses: Tensor) -> TrainedModel:
-    """A trained model in half precision, tested, with what was seen of it."""
+    """Return a trained model in half precision, tested, with what was seen of it."""
     settings = watch.settings
     model.half().float().eval()
     test = settings.sample(settings.test, TEST)
@@ -353,12 +353,12 @@ def full_size() -> list[MultihopSettings]:
 
 
 def small(setting: MultihopSettings) -> MultihopSettings:
-    """A size that trains in seconds, of the first seed."""
+    """Return a size that trains in seconds, of the first seed."""
     return MultihopSettings.small(task=setting.task, train=64 * 150, checkpoint_every=50)
 
 
 def small_model(name: str) -> str:
-    """The model that the small size trains in this one's place."""
+    """Return the model that the small size trains in this one's place."""
     return next(small(setting).name for setting in full_size() if setting.name == name)
 
 
@@ -382,7 +382,7 @@ EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=D
 
 
 def load_weights(name: str, *, folder: Path | str | None = None, device: str = "cpu") -> tuple[Any, MultihopSettings]:
-    """The trained model of a result, in evaluation mode and float32, by default on the CPU, and its settings.
+    """Return the trained model of a result, in evaluation mode and float32, by default on the CPU, and its settings.
 
     Raises:
         ResultError: if result or weights are missing or altered.

@@ -67,7 +67,7 @@ class HeadRankings(PromptSetting):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What the model is asked: language models were taught to bind alone."""
+        """Return what the model is asked: language models were taught to bind alone."""
         return SOLVERS[self.model].questions if self.model in SOLVERS else ("binding",)
 
 

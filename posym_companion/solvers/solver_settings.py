@@ -77,7 +77,7 @@ class TaskSolvers:
 
     @property
     def task(self) -> FactsTask:
-        """The task."""
+        """Return the task."""
         return FactsTask(facts=self.facts, names=max(32, self.facts), questions=self.questions)
 
     @property

@@ -34,7 +34,7 @@ class MixedHeads(Encoding):
 
     @property
     def parts(self) -> list[Encoding]:
-        """The groups' encodings."""
+        """Return the groups' encodings."""
         return [part for part in self.own if isinstance(part, Encoding)]
 
     def attention(self, logits, *, positions=None):

@@ -216,7 +216,7 @@ class PoPE(Placed):
 
     @property
     def delta(self) -> Float[Tensor, "head dim"]:
-        """The phases, held within [-2 pi, 0] as published."""
+        """Return the phases, held within [-2 pi, 0] as published."""
         return self.phases.clamp(-2 * math.pi, 0)
 
     def placed(self, x, positions, *, keys):

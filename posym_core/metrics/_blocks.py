@@ -48,7 +48,7 @@ class BlockLayout:
 
     @property
     def stop(self) -> int:
-        """The key behind the last block."""
+        """Return the key behind the last block."""
         return self.start + self.number * self.block_length
 
     def fit(self, keys: int) -> BlockLayout:

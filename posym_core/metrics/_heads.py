@@ -57,12 +57,12 @@ class Heads:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """What leading dimensions broadcast to."""
+        """Return what leading dimensions broadcast to."""
         return tuple(_broadcast_shapes(self.query.shape[:-1], self.keys.shape[:-2]))
 
     @property
     def grouped(self) -> bool:
-        """Whether the last leading dimension is a group of queries that share their keys."""
+        """Return whether the last leading dimension is a group of queries that share their keys."""
         return self.query.ndim > 1 and self.keys.ndim > 2 and self.keys.shape[-3] == 1
 
     @property

@@ -38,7 +38,7 @@ class SentenceBatch:
 
     @property
     def seen(self) -> Bool[Tensor, "sentence token"]:
-        """Which tokens are no padding."""
+        """Return which tokens are no padding."""
         return self.tokens != PADDING
 
 
