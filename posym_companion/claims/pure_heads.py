@@ -410,14 +410,13 @@ def pure_heads_are_critical_jointly(look: Look):
         said = f"{task.capitalize()}'s {KINDS[kind]} heads are critical together"
         if missing[task]:
             yield part(said), untold(f"not run: {missing[task]}")
-        for case, result in () if missing[task] else name_seeds(removals[task]):
+            continue
+        for case, result in name_seeds(removals[task]):
             if (result["kind"] == kind).any():
                 yield part(said, case), ask_need(result, kind)
             if (result["kind"] == kind).any() and (result["kind"] == NEITHER).any():
                 mixed, pure = (measure_without(result, SETS.index(which)).value for which in ("mixed", KINDS[kind]))
                 yield part(f"{said}: more than mixed ones", case, asks="control"), above(mixed - pure, 0)
-        if missing[task]:
-            continue
         fail = sum(bool(ask_need(one, kind).held) for one in removals[task])
         words.append(f"{task.capitalize()} without {KINDS[kind]} heads {fail} of {len(removals[task])}")
     look.headline("models that fail:", "; ".join(words), paper="critical")
