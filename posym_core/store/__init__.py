@@ -12,15 +12,7 @@ from posym_core.store._resuming import (
     require_keeping,
     write_part,
 )
-from posym_core.store._sealing import (
-    DamagedError,
-    require_whole,
-    seal,
-    sha256,
-    unseal,
-    write_atomically,
-    write_files,
-)
+from posym_core.store._sealing import DamagedError, require_whole, seal, sha256, unseal, write_atomically, write_files
 
 __all__ = [
     "HELD",
