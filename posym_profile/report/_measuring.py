@@ -118,10 +118,11 @@ def measure_part(part: Part) -> Dataset:
     """Measure a part: scores, and answers, cubes and labels where they are asked for."""
     model, settings = hold_model(part.settings), part.settings
     prompts, began = part.prompts, time.perf_counter()
-    options: dict[str, Any] = {name: getattr(settings, name) for name in ("tau", "per_frequency", "visible_only")}
+    asked = "tau", "per_frequency", "visible_only", "batch_size"
+    options: dict[str, Any] = {name: getattr(settings, name) for name in asked}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what they say is said of all parts together
-        scores = profile(model, prompts, labels=settings.labels and part.first, batch_size=settings.batch_size, **options)
+        scores = profile(model, prompts, labels=settings.labels and part.first, **options)
         if settings.cube:
             scores = scores.merge(measure_cubes(model, prompts, settings.batch_size))
     if prompts.answer_ids.shape[1]:

@@ -78,7 +78,6 @@ def map_layers(
     numbers = resolve_queries(queries, lengths)
     planes_at = {length: find_planes(model, length) if planes is None else planes for length in lengths}
     route, first = None, 0
-    batches: list[dict[str, Tensor]] = []
 
     def measure_batch(prompts: Tensor) -> dict[str, Tensor]:
         nonlocal route, first
@@ -94,8 +93,7 @@ def map_layers(
         return measured
 
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
-        for run in runs:
-            batches += map_batches(measure_batch, run, batch_size)
+        batches = [measured for run in runs for measured in map_batches(measure_batch, run, batch_size)]
     return {name: torch.cat(_fill_up([batch[name] for batch in batches], but=0)) for name in batches[0]}
 
 
