@@ -36,13 +36,13 @@ def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
 
 
 def test_rows_tell_time_memory_and_launches_of_a_profile_and_the_memory_of_a_training() -> None:
-    again, first, launches = scores.scoring_against_forward_pass(build("Gemma3"), lengths=(26,))
+    again, first, launches = scores.scoring_against_forward_pass(build("Llama"), lengths=(26,))
     assert again.startswith("| forward pass with all scores against without, 26 tokens, 6 blocks of 4 | ")
     assert "first call, which finds planes, 26 tokens" in first
     many, few = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+(?= \(without|\) \|)", launches))
     assert launches.startswith("| operations of a forward pass with all scores")
     assert many > few > 100
-    (labels,) = scores.labels_against_forward_pass(build("Gemma3"), length=26)
+    (labels,) = scores.labels_against_forward_pass(build("Llama"), length=26)
     assert labels.startswith("| labels of all heads against a forward pass, 26 tokens | ")
     steps, _ = multihop.training_rows(MultihopSettings.small(), "small", steps=1)
     assert re.fullmatch(r"\| training, small \| [\d.]+ steps a second, \d+ MB at the peak \|", steps)
