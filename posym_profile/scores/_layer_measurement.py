@@ -19,6 +19,7 @@ from posym_core.store import map_batches
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import check_input_ids, forward_with_hook
 from posym_profile.capture._padding import remove_padding
+from posym_profile.capture._routes import Route
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.planes._rotary_planes import Planes, find_planes
 from posym_profile.planes._shifted_keys import move_to_cpu
@@ -77,7 +78,8 @@ def map_layers(
     lengths = {run.shape[1] for run in runs}
     numbers = resolve_queries(queries, lengths)
     planes_at = {length: find_planes(model, length) if planes is None else planes for length in lengths}
-    route, first = None, 0
+    route: Route | None = None
+    first = 0
 
     def measure_batch(prompts: Tensor) -> dict[str, Tensor]:
         nonlocal route, first
