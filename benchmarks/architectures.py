@@ -1,7 +1,7 @@
 """Every causal decoder of transformers, tiny: how exact it is on contents truly moved, or why it is refused.
 
 Fails where that is not what the table of supported models says. ``python -m benchmarks.architectures`` writes the table
-anew, in some minutes: for each kind it keeps the version of transformers that it was first found in.
+again, in some minutes: for each kind it keeps the version of transformers that it was first found in.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def try_kind(kind: str) -> dict[str, Any]:
 
 
 def write_table() -> None:
-    """Write the table anew, a row a line."""
+    """Write the table again, a row a line."""
     from posym_profile.scores._supported import TABLE
 
     since = {row["kind"]: row["since"] for row in read_supported_decoders()["decoders"]}

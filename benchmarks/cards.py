@@ -11,7 +11,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -22,9 +22,6 @@ import torch
 from posym_core.store import describe_device, write_atomically
 
 Row = tuple[str, str]
-DEVICES = Path(__file__).with_name("devices")
-# Parts whose rows are costs of a device, and not sizes of pages or times of a browser.
-ON_DEVICES = ("scores", "tools", "ensemble", "multihop")
 NOT_MET = "The path that scores on a device today has not met a card."
 
 
@@ -88,7 +85,7 @@ class DeviceCard:
         return "\n".join(lines)
 
 
-def stored_cards(folder: Path = DEVICES) -> list[DeviceCard]:
+def stored_cards(folder: Path) -> list[DeviceCard]:
     """Return every device that has a table, in the order of their files."""
     cards = []
     for file in sorted(folder.glob("*.json")):
@@ -104,7 +101,7 @@ def stored_cards(folder: Path = DEVICES) -> list[DeviceCard]:
 def store_parts(
     rows: Mapping[str, Sequence[Row]], device: torch.device, *, folder: Path, commit: str = "", tests: str = ""
 ) -> DeviceCard:
-    """Put the rows of some parts, measured today, beside those that a device has, and render all pages anew."""
+    """Put the rows of some parts, measured today, beside those that a device has, and render all pages again."""
     versions = {name: version(name) for name in ("torch", "transformers")}
     today, threads = datetime.now(UTC).date().isoformat(), torch.get_num_threads()
     new = {
@@ -130,38 +127,6 @@ def write_cards(cards: Iterable[DeviceCard], folder: Path) -> None:
         write_atomically(folder / f"{card.file}.md", card.page().encode())
 
 
-def render_tables(cards: Iterable[DeviceCard], parts: Collection[str] = ON_DEVICES) -> str:
-    """What the parts cost on each device, as Markdown: a table a device, below its name and the latest date."""
-    lines = []
-    for card in cards:
-        shown = [part for name, part in card.parts.items() if name in parts]
-        said = f": {_within(card.source)}. {NOT_MET}" if card.source else ""
-        lines += [f"**{card.device}**, {max(part.date for part in shown)}{said}", ""] if shown else []
-        lines += [*_table(row for part in shown for row in part.rows), ""] if shown else []
-    return "\n".join(lines)
-
-
-def stored_row(measured: str, folder: Path = DEVICES) -> str:
-    """Return the latest row of an accelerator that begins with ``measured``, as a sentence with device and date.
-
-    Raises:
-        LookupError: if no accelerator has one.
-    """
-    found = [
-        (
-            part.date,
-            f"{what}: {result} ({card.device}, {part.date}" + f", {_within(card.source)}" * bool(card.source) + ")",
-        )
-        for card in stored_cards(folder)
-        for part in card.parts.values()
-        for what, result in part.rows
-        if (card.driver or card.source) and what.startswith(measured)
-    ]
-    if not found:
-        raise LookupError(f"no stored row of an accelerator begins with {measured!r}; see benchmarks/devices")
-    return max(found)[1]
-
-
 def processor_or_card(device: torch.device) -> str:
     """The accelerator's name, or the processor's as the system tells it."""
     if device.type != "cpu":
@@ -181,7 +146,3 @@ def _driver(device: torch.device) -> str:
 
 def _table(rows: Iterable[Row]) -> list[str]:
     return ["| measured | result |", "| --- | --- |", *(f"| {what} | {result} |" for what, result in rows)]
-
-
-def _within(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

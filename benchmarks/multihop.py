@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import best
+from benchmarks.timing import best, peak_memory
 from posym_companion.several_hops.gptj import AnswerLoss
 from posym_companion.several_hops.multihop import TRAINING, MultihopSettings, Watch
 from posym_core.models import train
@@ -30,17 +31,10 @@ class ByTransformers(nn.Module):
         return nn.functional.cross_entropy(self.model.lm_head(hidden[:, -1]), answer)
 
 
-def steps_a_second(
-    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int
-) -> float:
-    """Of a whole training of so many steps from its beginning."""
-    model = losses()
+def train_steps(model: nn.Module, batch: tuple[Any, ...], settings: MultihopSettings, steps: int) -> None:
+    """A whole training of so many steps from its beginning."""
     made = replace(settings.training, steps=steps, record_every=steps)
-    seconds = best(
-        lambda: train(model, lambda *_: batch, generators=[], settings=made, progress=False),
-        repeats=3,
-    )
-    return steps / seconds
+    train(model, lambda *_: batch, generators=[], settings=made, progress=False)
 
 
 def training_rows(settings: MultihopSettings, shown: str, *, steps: int) -> Iterator[str]:
@@ -54,10 +48,12 @@ def training_rows(settings: MultihopSettings, shown: str, *, steps: int) -> Iter
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
-        theirs = steps_a_second(lambda: ByTransformers(made().model), batch, settings, steps=steps)
-        ours = steps_a_second(made, batch, settings, steps=steps)
-    yield f"| training, {shown} | {ours:.1f} steps a second |"
-    yield f"| training against transformers' forward pass, {shown} | {ours / theirs:.2f} times as fast |"
+        # Memory first: what a process has had once it keeps.
+        peak = peak_memory(partial(train_steps, made(), batch, settings, steps), device)
+        ways = ByTransformers(made().model), made()
+        theirs, ours = (best(partial(train_steps, way, batch, settings, steps), repeats=3) for way in ways)
+    yield f"| training, {shown} | {steps / ours:.1f} steps a second, {peak / 2**20:.0f} MB at the peak |"
+    yield f"| training against transformers' forward pass, {shown} | {theirs / ours:.2f} times as fast |"
 
 
 def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
@@ -66,7 +62,7 @@ def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
     trained, watch = AnswerLoss(settings.make_model().to(device)), Watch(settings, device)
     drawn = settings.sample(settings.batch, TRAINING)
     batch = drawn.tokens.to(device), drawn.answer.to(device), 0
-    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5)
+    step = best(partial(train_steps, trained, batch, settings, 5), repeats=3) / 5
     trained.model.eval()
     score = best(lambda: watch.scores(trained.model), repeats=3)
     queries = settings.monitored * settings.hops * (settings.hops + 1) // 2 * settings.layers * settings.heads

@@ -1,7 +1,7 @@
 """The picture that the readme opens with and that links to the site show: ``book/_static/heads.gif``.
 
 It is the slider of the front page, moved from the most positional head to the most symbolic one, and drawn from the
-figure of the built page: ``python -m benchmarks.readme_picture`` writes it anew after ``make book``.
+figure of the built page: ``python -m benchmarks.readme_picture`` writes it again after ``make book``.
 """
 
 from __future__ import annotations

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
-from benchmarks.timing import best, best_of_each, peak_memory
+from benchmarks.timing import best, best_of_each, count_launches, peak_memory
 from posym_core import rope_angles, rotate, swap_scores
 from posym_profile import binding_prompts, load_model, origin_cube, profile
 from posym_profile.planes._rotary_planes import _KEPT
+from posym_profile.prompts import Prompts
+from posym_profile.scores import measure_head_labels
 
 LENGTH = 4
 
@@ -58,61 +61,69 @@ def closed_form_against_loop() -> Iterator[str]:
         yield f"| closed form against permuting keys, {blocks} blocks of {LENGTH} | {slow / fast:,.0f} times faster |"
 
 
-def scoring_against_forward_pass(model_name: str = "gemma-3-270m") -> Iterator[str]:
-    """All heads of the packaged model, one prompt; every four tokens are a block, and 64 blocks.
+def run_forward(model: Any, ids: torch.Tensor) -> object:
+    """A pass without logits and without a cache."""
+    with torch.no_grad():
+        return model.base_model(ids, use_cache=False)
+
+
+def draw_prompt(model: Any, length: int) -> torch.Tensor:
+    """One prompt of random tokens, none of them a control token."""
+    tokens = model.get_input_embeddings().weight.shape[0]
+    drawn = torch.randint(tokens // 20, tokens, (1, length), generator=torch.Generator().manual_seed(0))
+    return drawn.to(model.device)
+
+
+def score_first(model: Any, score: Callable[[], object]) -> object:
+    """Score as in a first call, when the model's planes are not known."""
+    _KEPT.pop(model, None)
+    return score()
+
+
+def scoring_against_forward_pass(model: Any, lengths: Sequence[int] = (80, 256, 1024, 4096)) -> Iterator[str]:
+    """All heads on one prompt; every four tokens are a block, as in README's example, or a sixty-fourth of them.
 
     Planes are found once for each model and length, in the first call; what that adds is a row of its own.
-    Every four tokens are a block, as in README's example, and in longer prompts also a sixty-fourth of them.
     """
-    model, _ = load_model(model_name)
-    tokens = model.get_input_embeddings().weight.shape[0]
-    for length in (80, 256, 1024, 4096):
-        ids = torch.randint(1000, tokens, (1, length), generator=torch.Generator().manual_seed(0)).to(model.device)
-
-        def forward(ids: torch.Tensor = ids) -> object:
-            with torch.no_grad():
-                return model.base_model(ids, use_cache=False)
-
-        def score_again(block_length: int, ids: torch.Tensor = ids) -> object:
-            return profile(model, ids, start=1, block_length=block_length, progress=False)
-
-        def score_first(block_length: int, score: Callable[[int], object] = score_again) -> object:
-            _KEPT.pop(model, None)
-            return score(block_length)
-
+    launched = "kernels launched by" if model.device.type == "cuda" else "operations of"
+    for length in lengths:
+        forward = partial(run_forward, model, draw_prompt(model, length))
         for block_length in sorted({LENGTH, max(LENGTH, (length - 2) // 64)}):
-            ways = forward, partial(score_again, block_length), partial(score_first, block_length)
+            score = partial(profile, model, forward.args[1], start=1, block_length=block_length, progress=False)
+            ways = forward, score, partial(score_first, model, score)
             plain, again, first = best_of_each(*ways, repeats=7 if length < 1024 else 3)
-            extra = peak_memory(ways[1], model.device) - peak_memory(forward, model.device)
+            extra = peak_memory(score, model.device) - peak_memory(forward, model.device)
             what = f"{length} tokens, {(length - 2) // block_length} blocks of {block_length}"
             yield (
                 f"| forward pass with all scores against without, {what} | {again / plain:.2f} times the time, "
                 f"{round(extra / 2**20) + 0:+d} MB at the peak |"
             )
             yield f"| the same, first call, which finds planes, {what} | {first / plain:.2f} times the time |"
+            if block_length == LENGTH:
+                few, many = (count_launches(way, model.device) for way in (forward, score))
+                yield f"| {launched} a forward pass with all scores, {what} | {many:,} (without: {few:,}) |"
 
 
-def cube_against_its_passes(model_name: str = "gemma-3-270m") -> Iterator[str]:
-    """The cube of one prompt of 16 facts, in each layer, against the passes of its 16 prompts and nothing else."""
-    model, tokenizer = load_model(model_name)
-    prompts = binding_prompts(tokenizer, facts=16, count=1)
-    blocks = prompts.layout
-    ids = prompts.input_ids.to(model.device).repeat(prompts.blocks, 1)
+def labels_against_forward_pass(model: Any, length: int = 256) -> Iterator[str]:
+    """What labels add to a profile: passes over prompts of their own, whatever the profile's."""
+    forward = partial(run_forward, model, draw_prompt(model, length))
+    plain, labels = best_of_each(forward, partial(measure_head_labels, model))
+    yield f"| labels of all heads against a forward pass, {length} tokens | {labels / plain:.2f} times the time |"
 
-    def forward() -> object:
-        with torch.no_grad():
-            return model.base_model(ids, use_cache=False)
 
-    def measure() -> object:
-        return origin_cube(model, prompts.input_ids[0], **blocks)
-
-    plain, whole = best_of_each(forward, measure, repeats=5)
-    what = "symbol, origin and place in all heads against the 16 passes that it takes"
+def cube_against_its_passes(model: Any, prompts: Prompts) -> Iterator[str]:
+    """The cube of one prompt, in each layer, against the passes of its reordered prompts and nothing else."""
+    forward = partial(run_forward, model, prompts.input_ids.to(model.device).repeat(prompts.blocks, 1))
+    measure = partial(origin_cube, model, prompts.input_ids[0], **prompts.layout)
+    plain, whole = best_of_each(forward, measure)
+    what = f"symbol, origin and place in all heads against the {prompts.blocks} passes that it takes"
     yield f"| {what} | {whole / plain:.2f} times the time |"
 
 
 def rows() -> Iterator[str]:
-    """Table rows, as they are measured."""
+    """Table rows, as they are measured: of one head, and of the packaged model's."""
     yield from closed_form_against_loop()
-    yield from scoring_against_forward_pass()
-    yield from cube_against_its_passes()
+    model, tokenizer = load_model("gemma-3-270m")
+    yield from scoring_against_forward_pass(model)
+    yield from labels_against_forward_pass(model)
+    yield from cube_against_its_passes(model, binding_prompts(tokenizer, facts=16, count=1))

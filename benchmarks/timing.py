@@ -1,4 +1,4 @@
-"""Timing with warm-up; the best of several runs, because noise only adds."""
+"""What a run costs: time after a warm-up, the best of several because noise only adds; memory; and launches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 
 def best(run: Callable[[], object], *, repeats: int = 5, warm_up: int = 1) -> float:
@@ -56,6 +57,17 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
         done.set()
         thread.join()
     return max(0, largest[0] - before, resident() - before)
+
+
+def count_launches(run: Callable[[], object], device: torch.device) -> int:
+    """How many kernels a run launches on a GPU; operations of PyTorch on a CPU, with those that others consist of."""
+    on_card = device.type == "cuda"
+    watched = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_card]
+    with profile(activities=watched, acc_events=True) as seen:
+        run()
+        _wait()
+    names = ("cudaLaunchKernel", "cuLaunchKernel") if on_card else ("aten::",)
+    return sum(event.count for event in seen.key_averages() if event.key.startswith(names))
 
 
 def _wait() -> None:

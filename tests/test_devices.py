@@ -1,6 +1,8 @@
 """Everything numerical on a second device: the CPU's numbers, and no tensor made on the wrong device."""
 
 import functools
+import weakref
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
@@ -488,3 +490,70 @@ def test_what_reads_models(name, inputs, other_device):
             torch.testing.assert_close(one.cpu(), other, rtol=0, atol=1e-4, equal_nan=True)
         else:
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-3)
+
+
+MANY = tokens(7, 26)
+ASKED = replace(BINDING, input_ids=MANY, answer_ids=MANY[:, 4:26:4], target=torch.arange(7) % 6)
+
+
+def ablated(model, **size):
+    """Heads hand on their mean over all prompts, in so many passes."""
+    with interventions.ablate_heads(model, [(1, 2)], mean_over=MANY), torch.no_grad():
+        return model(MANY[:1]).logits
+
+
+IN_BATCHES = {
+    "profile": lambda model, **size: tensors(profile(model, MANY, **BLOCKS, **size)),
+    "choose_answers": lambda model, **size: choose_answers(model, ASKED, **size),
+    "ablate_heads": ablated,
+}
+
+
+@contextmanager
+def room_for(most, model):
+    """Let a model find no room for more prompts in its last layer; what a failed pass held must be gone in the next."""
+    passes, held = [], []
+
+    def check(module, args, kwargs):
+        hidden = args[0] if args else kwargs["hidden_states"]
+        if hidden.shape[1] == MANY.shape[1]:
+            passes.append(len(hidden))
+            assert all(reference() is None for reference in held)
+            if len(hidden) > most:
+                held.append(weakref.ref(hidden))
+                raise torch.OutOfMemoryError("no room")
+
+    hook = model.model.layers[-1].register_forward_pre_hook(check, with_kwargs=True)
+    try:
+        yield passes
+    finally:
+        hook.remove()
+
+
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_batches_are_halved_until_they_find_room(name):
+    whole, expected = (plain(IN_BATCHES[name](build("Gemma3"), **size)) for size in ({}, {"batch_size": 3}))
+    model = build("Gemma3")
+    with room_for(3, model) as passes:
+        found = plain(IN_BATCHES[name](model))
+    assert passes[:4] == [7, 3, 3, 1]
+    for one, other, together in zip(found, expected, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6 * (name == "ablate_heads"))
+        torch.testing.assert_close(one, together, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_one_prompt_without_room_is_refused_by_torch(name):
+    model = build("Gemma3")
+    with room_for(0, model) as passes, pytest.raises(torch.OutOfMemoryError, match="no room"):
+        IN_BATCHES[name](model)
+    assert passes == [7, 3, 1]
+
+
+@pytest.mark.parametrize("name", ["profile", "choose_answers"])
+def test_batches_that_were_asked_for_are_not_halved(name):
+    model = build("Gemma3")
+    with room_for(3, model) as passes, pytest.raises(torch.OutOfMemoryError, match="no room") as raised:
+        IN_BATCHES[name](model, batch_size=4)
+    assert passes == [4]
+    assert "pass a smaller batch_size" in raised.value.__notes__[0]

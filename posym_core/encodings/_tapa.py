@@ -38,9 +38,7 @@ class TAPA(Encoding):
         self.power = power
 
     def waves(
-        self,
-        query: Float[Tensor, "*#batch head row dim"],
-        key: Float[Tensor, "*#batch keyhead key dim"],
+        self, query: Float[Tensor, "*#batch head row dim"], key: Float[Tensor, "*#batch keyhead key dim"]
     ) -> tuple[Float[Tensor, "*#batch head row key"], Float[Tensor, "*#batch head row key"]]:
         """Return the amplitude of every pair, and its radians per distance to the power."""
         sizes = [self.amplitudes, self.shape.dim - self.amplitudes]

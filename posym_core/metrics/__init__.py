@@ -46,11 +46,7 @@ from posym_core.metrics._stats import (
     student_margin,
 )
 from posym_core.metrics._swaps import SwapScores, score_swaps, swap_scores
-from posym_core.metrics._trends import (
-    LayerContrast,
-    contrast_layers,
-    measure_layer_trend,
-)
+from posym_core.metrics._trends import LayerContrast, contrast_layers, measure_layer_trend
 
 __all__ = [
     "AXES",

@@ -112,9 +112,7 @@ def join_planes(first: Tensor, second: Tensor, pairing: Pairing) -> Float[Tensor
 
 
 def multiply_planes(
-    query: Float[Tensor, "*#batch dim"],
-    keys: Float[Tensor, "*#batch key dim"],
-    pairing: Pairing,
+    query: Float[Tensor, "*#batch dim"], keys: Float[Tensor, "*#batch key dim"], pairing: Pairing
 ) -> tuple[Float[Tensor, "*#batch plane key"], Float[Tensor, "*#batch plane key"]]:
     """Return real and imaginary part of ``z[a, f] = conj(q_f) k_{a, f}``: a plane's logit, and what turning mixes in.
 

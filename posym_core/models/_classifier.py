@@ -20,15 +20,7 @@ from torch import Tensor, nn
 from posym_core._checks import require_evaluation
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings._additive import Absolute
-from posym_core.models._layers import (
-    Attention,
-    Edit,
-    Layer,
-    LayerAttention,
-    ModelSettings,
-    draw_weights,
-    replace_heads,
-)
+from posym_core.models._layers import Attention, Edit, Layer, LayerAttention, ModelSettings, draw_weights, replace_heads
 from posym_core.tasks._sentences import SentenceBatch
 
 Ablation = Literal["zero", "mean"]
@@ -87,9 +79,7 @@ class EncodingModel(nn.Module):
         return tokens == 0 if self.settings.mask_padding else None
 
     def forward(
-        self,
-        tokens: Int64[Tensor, "sentence token"],
-        edit: Edit | None = None,
+        self, tokens: Int64[Tensor, "sentence token"], edit: Edit | None = None
     ) -> Float[Tensor, "sentence class"]:
         """Scores of the classes.
 
@@ -157,11 +147,7 @@ class ClassLoss(nn.Module):
 
 @torch.no_grad()
 def predict_classes(
-    model: EncodingModel,
-    batch: SentenceBatch,
-    *,
-    edit: Edit | None = None,
-    batch_size: int = 500,
+    model: EncodingModel, batch: SentenceBatch, *, edit: Edit | None = None, batch_size: int = 500
 ) -> Int64[Tensor, " sentence"]:
     """Predict the class of every sentence with a model in evaluation mode; on the CPU."""
     require_evaluation(model)

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core._checks import require_known_tokens
+from posym_core.store import map_batches
 from posym_profile.capture._capturing import (
     check_input_ids,
     check_model,
@@ -216,9 +217,9 @@ def ablate_heads(
         check_model(model)
         outputs = torch.zeros(_measure_outputs(model))
     else:
-        ids = mean_over.input_ids if isinstance(mean_over, Prompts) else mean_over
-        said = record_head_outputs(model, ids).outputs
-        outputs = said.double().mean((0, 2)).to(said)
+        ids = check_prompts(model, mean_over.input_ids if isinstance(mean_over, Prompts) else mean_over)
+        said = map_batches(lambda rows: record_head_outputs(model, rows).outputs.double().sum((0, 2)), ids)
+        outputs = torch.stack([*said]).sum(0) / ids.numel()
     with patch_heads(model, heads, outputs):
         yield
 

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core._checks import require_count, require_evaluation, require_known_tokens
+from posym_core._checks import require_evaluation, require_known_tokens
+from posym_core.store import map_batches
 from posym_profile.prompts._drafts import Prompts
 
 
@@ -64,7 +65,7 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
     Args:
         model: a Hugging Face causal language model in evaluation mode; only the last token's logits are computed.
         prompts: made with this model's tokenizer.
-        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        batch_size: prompts per forward pass; by default about 4,096 tokens, or less where memory is short.
 
     Returns:
         :class:`Choices`, on the CPU.
@@ -73,8 +74,6 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
         ValueError: if prompts hold tokens that the model does not know, or its logits are not finite.
     """
     require_evaluation(model)
-    if batch_size is not None:
-        require_count("batch_size", batch_size, 1)
     require_known_tokens("input_ids", prompts.input_ids, model.get_input_embeddings())
     answer_ids, target = prompts.answer_ids.cpu(), prompts.target.cpu()
     alternatives = answer_ids.shape[1]
@@ -84,11 +83,12 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
             f"target must be a place among a prompt's {alternatives} alternatives, from 0 to {alternatives - 1}; got "
             f"{int(target[wrong[0]])} for prompt {wrong[0]}"
         )
-    logits = []
+
+    def compute_logits(ids: Tensor) -> Tensor:
+        return compute_last_logits(model, ids, use_cache=False)[0][:, -1].cpu()
+
     with torch.no_grad():
-        for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
-            logits.append(compute_last_logits(model, batch, use_cache=False)[0][:, -1].cpu())
-    named = torch.cat(logits).gather(1, answer_ids)
+        named = torch.cat([*map_batches(compute_logits, prompts.input_ids, batch_size)]).gather(1, answer_ids)
     if not bool(named.isfinite().all()):
         raise ValueError(
             f"{type(model).__name__} answers with logits that are not finite, of which none is the largest; load the "

@@ -35,15 +35,16 @@ class ModelState:
 
 def describe_state(model: nn.Module) -> ModelState | None:
     """Describe a model's state; None where a change could not be seen, as of tensors without versions."""
-    tensors = [x for module in model.modules() for x in _list_tensors(module)]
+    modules = [*model.modules()]
+    tensors = [x for module in modules for x in _list_tensors(module)]
     modes = _len_torch_dispatch_stack() + _len_torch_function_stack()
     if modes or any(x.is_inference() or is_fake(x) for x in tensors):
         return None
     settings = repr(vars(model.config)) if hasattr(model, "config") else ""
     marks = [(x._version, x.data_ptr(), x.dtype, x.device) for x in tensors]
-    forwards = [forward for module in model.modules() if (forward := vars(module).get("forward")) is not None]
-    hooks = [(*module._forward_pre_hooks, *module._forward_hooks) for module in model.modules()]
-    numbers = [_list_numbers(module) for module in model.modules() if module._buffers]
+    forwards = [forward for module in modules if (forward := vars(module).get("forward")) is not None]
+    hooks = [(*module._forward_pre_hooks, *module._forward_hooks) for module in modules]
+    numbers = [_list_numbers(module) for module in modules if module._buffers]
     parts = [weakref.ref(x) for x in (*tensors, *forwards)]
     return ModelState(parts=parts, marks=[settings, marks, hooks, numbers])
 

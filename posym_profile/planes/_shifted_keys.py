@@ -31,6 +31,11 @@ TOKENS = 16
 SHIFTS = tuple(8**power for power in range(7))
 # Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
 EPSILON = torch.finfo(torch.float32).eps
+# Functions that look up what indices say: a table's sines, by positions.
+LOOK_UPS = (
+    *(Tensor.__getitem__, nn.functional.embedding, torch.embedding, torch.index_select, Tensor.index_select),
+    *(torch.gather, Tensor.gather, torch.take_along_dim, Tensor.take_along_dim),
+)
 
 
 class ShiftedKeys:
@@ -145,9 +150,8 @@ class ShiftedKeys:
         """Ask for the keys at the plain positions and shifted back, with the final token where the prompt ends."""
         self.shifts, self.last, self.table = SHIFTS, self.end, 0.0
         try:
-            with _IndicesInRange():
-                self.keys = keys_of((0, *self.shifts))
-                return
+            self.keys = keys_of((0, *self.shifts))
+            return
         except out_of_range:
             # Sines from a table, as in GPT-J: stay within its positions.
             tables = (buffer.dtype for buffer in self.model.buffers() if buffer.ndim > 1 and buffer.dtype in HALF)
@@ -159,8 +163,7 @@ class ShiftedKeys:
                 raise make_unsupported_error(self.name, why, f"it needs more than {TOKENS + 8}") from None
             self.shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
         try:
-            with _IndicesInRange():
-                self.keys = keys_of((0, *self.shifts))
+            self.keys = keys_of((0, *self.shifts))
         except out_of_range as error:
             raise UnsupportedModelError(f"{self.name} takes no shifted position_ids ({error})") from None
 
@@ -249,21 +252,18 @@ class _OutOfTableError(IndexError):
 
 
 class _AlikeRowsOnce(TorchFunctionMode):
-    """Multiplies rows that are one row of memory by a matrix once."""
+    """Multiplies rows that are one row of memory by a matrix once, and looks nothing up out of range."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is nn.functional.linear and args and args[0].ndim == 3 and len(args[0]) > 1 and not args[0].stride(0):
             return func(args[0][:1], *args[1:], **(kwargs or {})).expand(len(args[0]), -1, -1)
-        return func(*args, **(kwargs or {}))
+        # To watch every operation takes as long as a tenth of a pass.
+        with _IndicesInRange() if func in LOOK_UPS else contextlib.nullcontext():
+            return func(*args, **(kwargs or {}))
 
 
 class _IndicesInRange(TorchDispatchMode):
     """Raises IndexError before a look-up out of range, which on a GPU would end the whole process's use of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Ends of indices that were read before, with these: most are asked in every layer, and a GPU waits for reading.
-        self.known: dict[tuple[int, int], tuple[Tensor, int, int]] = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten.embedding.default:
@@ -279,9 +279,6 @@ class _IndicesInRange(TorchDispatchMode):
     def check(self, table: Tensor, index: Tensor, dim: int, least: int = 0) -> None:
         if not index.numel():
             return
-        place = id(index), index._version
-        if place not in self.known:
-            self.known[place] = (index, *torch.stack(index.aminmax()).tolist())
-        _, low, high = self.known[place]
+        low, high = torch.stack(index.aminmax()).tolist()
         if low < least or high >= table.shape[dim]:
             raise _OutOfTableError(f"position out of a table of {table.shape[dim]} entries")

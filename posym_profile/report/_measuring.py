@@ -14,14 +14,13 @@ import numpy as np
 import torch
 
 from posym_core._checks import require_count, require_counts, require_positive
-from posym_core.store import choose_device, describe_device, hold, sha256
+from posym_core.store import TOKENS_A_BATCH, choose_device, describe_device, hold, sha256
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import PACKAGED, identify_model, load_model, require_one_place
 from posym_profile.prompts._drafts import Prompts
 from posym_profile.prompts._prompt_tasks import find_prompt_task, make_prompts
 from posym_profile.report._prompt_files import read_prompts
 from posym_profile.scores._cubes import origin_cube
-from posym_profile.scores._layer_measurement import TOKENS_A_BATCH
 from posym_profile.scores._profiling import profile
 
 if TYPE_CHECKING:
@@ -119,14 +118,15 @@ def measure_part(part: Part) -> Dataset:
     """Measure a part: scores, and answers, cubes and labels where they are asked for."""
     model, settings = hold_model(part.settings), part.settings
     prompts, began = part.prompts, time.perf_counter()
-    options: dict[str, Any] = {name: getattr(settings, name) for name in ("tau", "per_frequency", "visible_only")}
+    asked = "tau", "per_frequency", "visible_only", "batch_size"
+    options: dict[str, Any] = {name: getattr(settings, name) for name in asked}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what they say is said of all parts together
-        scores = profile(model, prompts, labels=settings.labels and part.first, batch_size=len(prompts), **options)
+        scores = profile(model, prompts, labels=settings.labels and part.first, **options)
         if settings.cube:
             scores = scores.merge(measure_cubes(model, prompts, settings.batch_size))
     if prompts.answer_ids.shape[1]:
-        choices = choose_answers(model, prompts, batch_size=len(prompts))
+        choices = choose_answers(model, prompts, batch_size=settings.batch_size)
         answers = {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
         scores = scores.assign({name: ("prompt", x) for name, x in answers.items()})
     wide = [name for name, x in scores.items() if x.dtype == np.float64 and {"prompt", "head"} <= {*x.dims}]

@@ -14,17 +14,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core._checks import Checks, is_asynchronous, require_count
+from posym_core._checks import Checks, is_asynchronous
+from posym_core.store import map_batches
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import check_input_ids, forward_with_hook
 from posym_profile.capture._padding import remove_padding
+from posym_profile.capture._routes import Route
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.planes._rotary_planes import Planes, find_planes
 from posym_profile.planes._shifted_keys import move_to_cpu
 from posym_profile.scores._layer_heads import LayerHeads, join_layers, read_layer_heads
 
-# Tokens of one forward pass: enough to use the machine, few enough for a small one.
-TOKENS_A_BATCH = 4096
 # Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
 NUMBERS_HELD = 2**20
 # On a GPU, where each operation is dear and memory larger.
@@ -55,10 +55,10 @@ def map_layers(
         measure: called with the :class:`LayerHeads` of every layer and batch; returns named tensors of shape
             ``[prompt, key_head, group, ...]``, as functions on heads do when given ``heads.query`` and ``heads.keys``.
             It may do several things at once: what is captured is there only now. It is called for one query after the
-            other, and :attr:`LayerHeads.token` says which.
+            other, and :attr:`LayerHeads.token` says which; and again for fewer prompts where memory is short.
         attention_mask: see :func:`posym_profile.profile`; ``measure`` sees no padding.
         progress: show a progress bar.
-        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        batch_size: prompts per forward pass; by default about 4,096 tokens, or less where memory is short.
         planes: what :func:`posym_profile.planes.find_planes` found for this model and length.
         hold: layers that are alike may be measured together, as if they were more prompts, while their keys are no
             more numbers than this; ``measure`` may then not ask which layer it is.
@@ -74,27 +74,28 @@ def map_layers(
     from tqdm import tqdm
 
     model = unwrap(model)
-    if batch_size is not None:
-        require_count("batch_size", batch_size, 1)
     runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
     lengths = {run.shape[1] for run in runs}
     numbers = resolve_queries(queries, lengths)
     planes_at = {length: find_planes(model, length) if planes is None else planes for length in lengths}
-    route, first = None, 0
-    batches: list[dict[str, Tensor]] = []
+    route: Route | None = None
+    first = 0
+
+    def measure_batch(prompts: Tensor) -> dict[str, Tensor]:
+        nonlocal route, first
+        length, rows = prompts.shape[1], slice(first, first + len(prompts))
+        tokens = [None if query % length == length - 1 else query % length for query in numbers]
+        layers = _Layers(measure, hold, planes_at[length], tokens, rows)
+        with Checks():
+            asked = [-1 if token is None else token for token in tokens]
+            route = forward_with_hook(model, prompts, layers.receive, rows=asked, route=route)
+            layers.measure_held()
+        measured, first = layers.collect(), rows.stop
+        bar.update(len(prompts))
+        return measured
+
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
-        for run in runs:
-            length = run.shape[1]
-            tokens = [None if query % length == length - 1 else query % length for query in numbers]
-            rows = [-1 if token is None else token for token in tokens]
-            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // length)):
-                layers = _Layers(measure, hold, planes_at[length], tokens, slice(first, first + len(prompts)))
-                with Checks():
-                    route = forward_with_hook(model, prompts, layers.receive, rows=rows, route=route)
-                    layers.measure_held()
-                batches.append(layers.collect())
-                bar.update(len(prompts))
-                first += len(prompts)
+        batches = [measured for run in runs for measured in map_batches(measure_batch, run, batch_size)]
     return {name: torch.cat(_fill_up([batch[name] for batch in batches], but=0)) for name in batches[0]}
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from architectures import build
+
 from benchmarks import __main__ as benchmarks
-from benchmarks import cards
+from benchmarks import cards, multihop, scores
+from posym_companion.several_hops.multihop import MultihopSettings
 
 
 def test_the_readme_quotes_three_rows_of_the_stored_table(root: Path) -> None:
@@ -29,9 +33,16 @@ def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
         assert page == card.page()
         assert (cards.NOT_MET in page) == bool(card.source)
         assert set(card.parts) <= set(benchmarks.PARTS)
-    shown = cards.render_tables(stored)
-    for card in stored:
-        rows = [row for name, part in card.parts.items() if name in cards.ON_DEVICES for row in part.rows]
-        assert all(f"| {what} | {result} |" in shown for what, result in rows)
-        assert f"**{card.device}**, 20" in shown
-    assert shown.count(cards.NOT_MET) == len(outside)
+
+
+def test_rows_tell_time_memory_and_launches_of_a_profile_and_the_memory_of_a_training() -> None:
+    again, first, launches = scores.scoring_against_forward_pass(build("Llama"), lengths=(26,))
+    assert again.startswith("| forward pass with all scores against without, 26 tokens, 6 blocks of 4 | ")
+    assert "first call, which finds planes, 26 tokens" in first
+    many, few = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+(?= \(without|\) \|)", launches))
+    assert launches.startswith("| operations of a forward pass with all scores")
+    assert many > few > 100
+    (labels,) = scores.labels_against_forward_pass(build("Llama"), length=26)
+    assert labels.startswith("| labels of all heads against a forward pass, 26 tokens | ")
+    steps, _ = multihop.training_rows(MultihopSettings.small(), "small", steps=1)
+    assert re.fullmatch(r"\| training, small \| [\d.]+ steps a second, \d+ MB at the peak \|", steps)
