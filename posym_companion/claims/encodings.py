@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from posym_companion.claims import G26, Look, Outcome, above, below, claim, part, told, untold
+from posym_companion.claims import G26, Look, Outcome, above, below, claim, part, untold
 from posym_companion.encodings.encoding_optimisation import BLOWN_UP, EncodingOptimisation
 from posym_companion.encodings.encoding_study import (
     RELEASED,
@@ -39,7 +39,7 @@ HADAMARD = (
 
 def count_all(held: np.ndarray) -> Outcome:
     """Return whether something holds of all matrices, and of how many."""
-    return told(bool(held.all()), f"{int(held.sum())} of {held.size}")
+    return Outcome(bool(held.all()), f"{int(held.sum())} of {held.size}")
 
 
 # Spectra

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from posym_companion.claims import U26, Look, Outcome, above, below, claim, part, told, untold
+from posym_companion.claims import U26, Look, Outcome, above, below, claim, part, untold
 from posym_companion.results import MissingResultError, Result
 from posym_companion.several_hops.hop_kinds import GAMMA, SCORES, SETS
 from posym_companion.several_hops.hop_variants import HopVariant
@@ -144,7 +144,7 @@ def pure_at_best(look: Look):
             at_best[name].append(float((kinds[find_best_checkpoint(run)] != 0).mean()))
             yield part(f"{name}: purity goes with accuracy", case), above(correlate_purity(run), 0.5)
             yield from ask_order(task, case, kinds[-1, :, 0])
-            early = told(at_best[name][-1] >= 0.75, f"{at_best[name][-1]:.0%} are pure, three quarters asked")
+            early = Outcome(at_best[name][-1] >= 0.75, f"{at_best[name][-1]:.0%} are pure, three quarters asked")
             yield part(f"{name}: pure when first maximal", case, asks="size"), early
             yield part(f"{name}: pure at the end", case, asks="size"), bool((kinds[-1] != 0).mean() >= 0.75)
     words = ", ".join(f"{name} {write_range(shares)}" for name, shares in at_best.items())
@@ -159,7 +159,7 @@ def ask_order(task: Task, case: str, kind: np.ndarray):
         return
     holds = min(positional, symbolic) > 1 and count_out_of_order(kind) < 2
     words = f"{positional} positional and {symbolic} symbolic, {count_out_of_order(kind)} out of order"
-    yield part("Number: positional, then symbolic", case), told(holds, words)
+    yield part("Number: positional, then symbolic", case), Outcome(holds, words)
 
 
 @claim(
@@ -242,7 +242,7 @@ def ask_roles(task: Task, result: Result, kinds: np.ndarray) -> Iterator[tuple[s
         if (task, kind) in ROLES:
             name, program = ROLES[task, kind]
             most, share = agrees[layer].argmax() == program, float(agrees[layer, program])
-            yield name, layer, told(bool(most) and share > 0.5, f"on {share:.0%} of tokens")
+            yield name, layer, Outcome(bool(most) and share > 0.5, f"on {share:.0%} of tokens")
 
 
 # What they are needed for
@@ -278,12 +278,12 @@ def find_controls(result: Result, kind: int) -> tuple[np.ndarray, np.ndarray]:
 def ask_need(result: Result, kind: int, *, needed: bool = True) -> Outcome:
     """Return whether a model fails without all layers of a kind; without a layer of the kind it does not need it."""
     if not (result["kind"] == kind).any():
-        return told(not needed, "it has no such layer")
+        return Outcome(not needed, "it has no such layer")
     by_mean, by_nothing = (measure_without(result, SETS.index(KINDS[kind]), way) for way in (0, 1))
     words = f"accuracy {by_mean} by means, {by_nothing} by nothing"
     if max(by_mean.high, by_nothing.high) < 0.9:
-        return told(needed, words)
-    return told(not needed, words) if min(by_mean.value, by_nothing.value) > 0.9 else untold(words)
+        return Outcome(needed, words)
+    return Outcome(not needed, words) if min(by_mean.value, by_nothing.value) > 0.9 else untold(words)
 
 
 def ask_controls(result: Result, kind: int) -> Iterator[tuple[str, Outcome]]:
@@ -297,7 +297,7 @@ def ask_controls(result: Result, kind: int) -> Iterator[tuple[str, Outcome]]:
     alike = untold("all layers are of this kind") if len(neighbours) == 1 else None
     yield "more than as many random layers", alike or above(mean_interval(right[random].mean(0) - right[chosen]), 0)
     words = f"{without:.2f}, and {others[:2][-1]:.2f} without the second worst run of neighbours"
-    yield "as much as the worst neighbouring layers", alike or told(without <= others[:2][-1], words)
+    yield "as much as the worst neighbouring layers", alike or Outcome(without <= others[:2][-1], words)
 
 
 def load_removals(look: Look) -> tuple[dict[Task, list[Result]], dict[Task, str]]:
@@ -357,6 +357,7 @@ def ask_forbidden(look: Look):
     " heads",
     models=MODELS,
     chapter=CHAPTER,
+    all_agree=True,
     fixed="after a look",
     history="Small models with forbidden planes gave *partly* (before the run). Removal of all layers of a kind came "
     "after a look at greedy removals and at three models; its rule, written before the other runs, left the claim "
@@ -374,10 +375,10 @@ def necessity(look: Look):
     words = []
     for name, task, kind, needed in NEEDS:
         if missing[task]:
-            yield part(name, all_agree=True), untold(f"not run: {missing[task]}")
+            yield part(name), untold(f"not run: {missing[task]}")
         for case, result in () if missing[task] else name_seeds(removals[task]):
             need = ask_need(result, kind, needed=needed)
-            yield part(name, case, all_agree=True), need
+            yield part(name, case), need
             if needed and need.held:
                 yield from (
                     (part(f"{name}: {more}", case, asks="control"), held) for more, held in ask_controls(result, kind)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.integrate import trapezoid
 
 from posym_companion.claims import OWN, Look, Outcome, above, below, claim, part, untold
+from posym_companion.claims.language_model import shift
 from posym_companion.results import Result, list_results, load_result
 from posym_companion.solvers.areas import detection
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, HeadRemoval
@@ -52,8 +53,7 @@ def load_deep(look: Look, *, without: str = "") -> dict[str, Result]:
         asked = result.settings["questions"]
         solved = all(measure_accuracy(result, question).low > SOLVED for question in asked)
         if result.settings["layers"] > 1 and solved and without not in asked:
-            found[name] = result
-    look.record(*found.values())
+            found[name] = look.load(result.name)
     look.require("some setting of two or more layers solves its task", bool(found))
     return found
 
@@ -69,12 +69,6 @@ def list_questions(results: Mapping[str, Result], *asked: str) -> Iterator[tuple
 def find_scores_at_birth(untrained: Result, result: Result, kind: int) -> np.ndarray:
     """Return ``[draw, seed, layer, head, score]`` of a setting before training, on one kind of question."""
     return untrained[result.name.partition("/")[2]][:, :, kind].astype(float)
-
-
-def shift(estimate: Estimate, level: float) -> Estimate:
-    """Return a number with its interval less a level."""
-    value, low, high = (float(x - level) for x in (estimate.value, estimate.low, estimate.high))
-    return replace(estimate, value=value, low=low, high=high)
 
 
 def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> Estimate:
@@ -316,9 +310,7 @@ def frequency_beyond_one_layer(look: Look):
     whole = [x for x in shapes if all(f"{band}_{x}" in results for band in ("fast", "slow", "none"))]
     look.require("some size above one layer has results of fast, slow and stopped planes", bool(whole))
     for shape, (name, question, band, solved) in product(whole, BANDS_DECIDE):
-        result = results[f"{band}_{shape}"]
-        look.record(result)
-        accuracy = measure_accuracy(result, question)
+        accuracy = measure_accuracy(look.load(f"task_solvers/{band}_{shape}"), question)
         met = above(accuracy, SOLVED) if solved else below(accuracy, 0.5)
         held.setdefault(name, []).append(bool(met.held))
         yield part(name, shape), met
