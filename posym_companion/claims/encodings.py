@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from posym_companion.claims import G26, Look, Outcome, above, below, claim, part, told, untold
+from posym_companion.claims import G26, Look, Outcome, above, below, claim, part, untold
 from posym_companion.encodings.encoding_optimisation import BLOWN_UP, EncodingOptimisation
 from posym_companion.encodings.encoding_study import (
     RELEASED,
@@ -31,15 +31,11 @@ SPECTRA, HEADS = "encodings/times_and_plus", "encodings/one_head"
 TWO_LAYERS = ("transformers of two layers",)
 ADDING = ("sinusoidal", "learned", "alibi", "t5")
 AVERAGED, ROTATED = (WAYS.index(way) - 1 for way in ("averaged", "rotated"))
-HADAMARD = (
-    "multiplicative content-position coupling-exemplified by Rotary Positional Encoding (RoPE) via a Hadamard product "
-    "with a Toeplitz matrix-induces spectral contraction"
-)
 
 
 def count_all(held: np.ndarray) -> Outcome:
     """Return whether something holds of all matrices, and of how many."""
-    return told(bool(held.all()), f"{int(held.sum())} of {held.size}")
+    return Outcome(bool(held.all()), f"{int(held.sum())} of {held.size}")
 
 
 # Spectra
@@ -64,10 +60,12 @@ def draw_products(seed: int = 0, sizes: tuple[int, ...] = (2, 3, 5, 8, 16), draw
     "A Toeplitz correlation kernel contracts a Gram matrix's spectrum",
     paper=G26,
     at="theorem, in the first version",
-    quote=HADAMARD,
+    quote="a Hadamard product with a Toeplitz matrix-induces spectral contraction",
     models=(PACKAGED,),
     chapter=SPECTRA,
     fixed="after a look",
+    history="One sentence of the abstract is divided: its product with one Toeplitz kernel stands here, its coupling "
+    "as in RoPE in G26-1b, and what follows for optimisation in G26-1c.",
     proof=f"{SPECTRA}#thm-contraction",
 )
 def kernels_contract(look: Look):
@@ -85,7 +83,8 @@ def kernels_contract(look: Look):
     "So coupling as in RoPE contracts spectra of attention logits",
     paper=G26,
     at="abstract and theorem, in the first version; the published abstract no longer says so",
-    quote=HADAMARD,
+    quote="multiplicative content-position coupling-exemplified by Rotary Positional Encoding (RoPE) via a Hadamard "
+    "product with a Toeplitz matrix-induces spectral contraction",
     models=(PACKAGED,),
     chapter=SPECTRA,
     fixed="after a look",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.claims import U25, Look, above, below, claim, part, told
+from posym_companion.claims import U25, Look, Outcome, above, below, claim, part
 from posym_companion.claims.language_model import (
     DRAWN,
     MODELS,
@@ -241,7 +241,7 @@ def all_heads(look: Look) -> Iterator:
         yield part("fast planes go with positional heads", case), above(r, 0)
         yield part("the correlation is strong", case, asks="size"), above(r, 0.5)
         side = share_same_side(behaviour, use)
-        yield part("all heads are on their side", case, asks="size"), told(side == 1, f"{side:.0%} are")
+        yield part("all heads are on their side", case, asks="size"), Outcome(side == 1, f"{side:.0%} are")
         p = exchange_layers(behaviour[0], use[0])
         yield part("more than with layers exchanged", case, asks="control"), below(p, 0.05)
     for case, own, drawn in load_beside_random(look):

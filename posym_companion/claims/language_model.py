@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.claims import U25, Look, above, below, claim, part, told
+from posym_companion.claims import U25, Look, Outcome, above, below, claim, part
 from posym_companion.experiments import SECOND, TAUGHT
 from posym_companion.language_models.binding_profile import (
     FACTS,
@@ -137,7 +137,7 @@ def early_positional_late_symbolic(look: Look) -> Iterator:
         gaps.append(positional.value)
         yield part("early layers are positional", case), above(positional, 0)
         yield part("late layers are symbolic", case), below(symbolic, 0)
-        size = told(positional.high >= 0.27, f"{positional}, .27 asked of its upper end")
+        size = Outcome(positional.high >= 0.27, f"{positional}, .27 asked of its upper end")
         yield part("the difference of s_POS is the paper's", case, asks="size"), size
         positional, symbolic = (measure_layer_trend(x, local, draws=DRAWN).difference for x in scores)
         yield part("early local layers are positional", case, asks="control"), above(positional, 0)
@@ -182,7 +182,7 @@ def scores_exclude_each_other(look: Look) -> Iterator:
         yield part("r is negative", case), below(r, 0)
         yield (
             part("r is as strong as the paper's", case, asks="size"),
-            told(r.low <= -0.91, f"{r}, -.91 asked of its end"),
+            Outcome(r.low <= -0.91, f"{r}, -.91 asked of its end"),
         )
         yield part("r is below the null model's", case, asks="control"), below(shift(r, null), 0)
     for case, own, drawn in load_beside_random(look):
@@ -224,7 +224,7 @@ def across_families(look: Look) -> Iterator:
         changed = result.settings.get("draw") is not None or result.settings.get("lead")
         if family is None or changed:
             continue
-        look.record(result)
+        result = look.load(name)
         seen.add(family)
         positional, symbolic = (contrast_layers(result[one]).difference for one in SCORES)
         r = correlate_heads(result["positional"], result["symbolic"], draws=DRAWN)

@@ -7,13 +7,15 @@ letters, a flaw of the task that the chapter measures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
+from scipy.stats import spearmanr
 
-from posym_companion.claims import U26, Look, Outcome, above, below, claim, part, told, untold
+from posym_companion.claims import U26, Look, Outcome, above, below, claim, part, untold
 from posym_companion.results import MissingResultError, Result
 from posym_companion.several_hops.hop_kinds import GAMMA, SCORES, SETS
 from posym_companion.several_hops.hop_variants import HopVariant
@@ -22,7 +24,8 @@ from posym_core.metrics import Estimate, classify_purity, mean_interval
 
 Task = Literal["number", "letter"]
 TASKS: tuple[Task, ...] = ("number", "letter")
-CHAPTER, MODELS = "several_hops/pure_heads", ("gpt-j, 12 layers of one head",)
+MODELS = ("gpt-j, 12 layers of one head",)
+claim_here = partial(claim, paper=U26, models=MODELS, chapter="several_hops/pure_heads")
 # Table 1 of the paper: mean frequency ID by layer, 1 the fastest of 64; even use has the mean of all.
 TABLE_1 = {
     "number": (1, 2, 2, 2, 10, 39, 38, 38, 38, 37, 37, 38),
@@ -47,9 +50,6 @@ def write_range(values: list[float], form: str = ".0%") -> str:
     return f"{np.mean(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
-# How they learn
-
-
 def find_steps_learned(run: Result) -> np.ndarray:
     """Return the first of two looks in a row at which a hop has 90% of its final accuracy ``[hop]``; NaN for never."""
     reached = run["look_accuracy"] >= 0.9 * run["test_accuracy"]
@@ -63,14 +63,11 @@ def measure_spread(run: Result) -> float:
     return float(np.ptp(steps) / run["look_step"][-1]) if np.isfinite(steps).all() else 1.0
 
 
-@claim(
+@claim_here(
     "U26-1",
     "Number is learned hop by hop, Letter all hops together",
-    paper=U26,
     at="section 3, figure 2A",
     quote="as summarised in our reading: Number is learned hop by hop, one hop first, and Letter all hops at once",
-    models=MODELS,
-    chapter=CHAPTER,
     fixed="after a look",
     history="The first rule (before the third seed) had the shares of the training alone beside the order and gave "
     "*partly*; that Number's hops lie further apart than Letter's was asked later.",
@@ -91,25 +88,14 @@ def learned_hop_by_hop(look: Look):
         yield part("Letter takes less than a tenth of the training", case), below(spread, 0.1)
 
 
-# Pure heads
-
-
 def classify_heads(run: Result) -> np.ndarray:
     """Return 1 for pure positional heads, -1 for pure symbolic ones, else 0, ``[checkpoint, layer, head]``."""
     positional, symbolic = (torch.from_numpy(np.nanmean(run[name], axis=(1, 2))) for name in SCORES)
     return classify_purity(positional, symbolic, GAMMA).numpy()
 
 
-def find_best_checkpoint(run: Result) -> int:
-    """Return the first checkpoint at which the mean accuracy over hops is 95% of its maximum."""
-    accuracy = run["accuracy"].mean(1)
-    return int((accuracy >= 0.95 * accuracy.max()).argmax())
-
-
 def correlate_purity(run: Result) -> float:
     """Return the rank correlation over checkpoints of pure heads and mean accuracy; 0 if either is constant."""
-    from scipy.stats import spearmanr
-
     pure, accuracy = (classify_heads(run) != 0).sum((1, 2)), run["accuracy"].mean(1)
     constant = np.ptp(pure) == 0 or np.ptp(accuracy) == 0
     return 0.0 if constant else float(spearmanr(pure, accuracy)[0])  # pyright: ignore[reportArgumentType]
@@ -121,15 +107,12 @@ def count_out_of_order(kind: np.ndarray) -> int:
     return min(int((kind[:cut] == SYMBOLIC).sum() + (kind[cut:] == POSITIONAL).sum()) for cut in cuts)
 
 
-@claim(
+@claim_here(
     "U26-2",
     "Accuracy is maximal when heads are pure, positional then symbolic",
-    paper=U26,
     at="abstract, figures 2B, 2C, 6 and 7",
     quote="successful learning is associated with the emergence of pure heads, i.e., heads that express themselves as "
     "either positional or symbolic",
-    models=MODELS,
-    chapter=CHAPTER,
     fixed="before the run",
     history="The rule failed on the first seed; a weaker one (99% of the maximum in place of 95%) was never used.",
 )
@@ -140,37 +123,35 @@ def pure_at_best(look: Look):
         runs, name = load_runs(look, "multihop", task), task.capitalize()
         at_best[name] = []
         for case, run in name_seeds(runs):
-            kinds = classify_heads(run)
-            at_best[name].append(float((kinds[find_best_checkpoint(run)] != 0).mean()))
+            kinds, accuracy = classify_heads(run), run["accuracy"].mean(1)
+            best = (accuracy >= 0.95 * accuracy.max()).argmax()  # the first checkpoint near the maximum
+            at_best[name].append(float((kinds[best] != 0).mean()))
             yield part(f"{name}: purity goes with accuracy", case), above(correlate_purity(run), 0.5)
-            yield from ask_order(task, case, kinds[-1, :, 0])
-            early = told(at_best[name][-1] >= 0.75, f"{at_best[name][-1]:.0%} are pure, three quarters asked")
+            order, holds = ask_order(task, kinds[-1, :, 0])
+            yield part(order, case), holds
+            early = Outcome(at_best[name][-1] >= 0.75, f"{at_best[name][-1]:.0%} are pure, three quarters asked")
             yield part(f"{name}: pure when first maximal", case, asks="size"), early
             yield part(f"{name}: pure at the end", case, asks="size"), bool((kinds[-1] != 0).mean() >= 0.75)
     words = ", ".join(f"{name} {write_range(shares)}" for name, shares in at_best.items())
     look.headline("pure heads when accuracy is first maximal", words, paper="all 12")
 
 
-def ask_order(task: Task, case: str, kind: np.ndarray):
-    """Yield whether pure heads are positional, then symbolic, but for one; in Letter at most one may be positional."""
+def ask_order(task: Task, kind: np.ndarray) -> tuple[str, Outcome]:
+    """Return whether pure heads are positional, then symbolic, but for one; in Letter at most one may be positional."""
     positional, symbolic = int((kind == POSITIONAL).sum()), int((kind == SYMBOLIC).sum())
     if task == "letter":
-        yield part("Letter: symbolic throughout", case), below(positional, 2)
-        return
+        return "Letter: symbolic throughout", below(positional, 2)
     holds = min(positional, symbolic) > 1 and count_out_of_order(kind) < 2
     words = f"{positional} positional and {symbolic} symbolic, {count_out_of_order(kind)} out of order"
-    yield part("Number: positional, then symbolic", case), told(holds, words)
+    return "Number: positional, then symbolic", Outcome(holds, words)
 
 
-@claim(
+@claim_here(
     "U26-3",
     "Number's layers go from fast to slow, Letter's are slow",
-    paper=U26,
     at="table 1",
     quote="as summarised in our reading: weighted average frequency ID by layer, Number 1, 2, 2, 2, 10, 39, 38, ..., "
     "38, Letter 18, 32, 42, 37, ..., 40",
-    models=MODELS,
-    chapter=CHAPTER,
     fixed="after a look",
     history="The first rule (before the run) was without the profile of Letter and gave *reproduced in kind*; it "
     "changed because table 1 gives that profile as well.",
@@ -187,16 +168,12 @@ def frequency_by_layer(look: Look):
                 yield part("Number's first four layers are fast", case), below(float(one[:4].mean()), 10)
                 yield part("Number's last seven layers are slow", case), above(float(one[5:].mean()), 25)
             else:
-                yield (
-                    part("Letter's last ten layers are slower than even use", case),
-                    above(float(one[2:].mean()), 32.5),
-                )
+                slow = above(float(one[2:].mean()), 32.5)
+                yield part("Letter's last ten layers are slower than even use", case), slow
             yield part(f"{name}'s profile is that of table 1", case, asks="size"), above(r, 0.7)
     words = ", ".join(f"{name} {write_range(r, '.2f')}" for name, r in found.items())
     look.headline("correlation with table 1", words, paper="1")
 
-
-# What pure heads do
 
 # Places of the programs among the candidates, and the one that the paper names for a kind of head.
 REFLEXIVE, ONE_HOP = 0, 3
@@ -207,14 +184,11 @@ ROLES = {
 }
 
 
-@claim(
+@claim_here(
     "U26-8",
     "Heads' roles: Index, Reflexive, Retrieval; the last layer decides",
-    paper=U26,
     at="section 3, figures 3, 4 and 8",
     quote="We then identify the computational roles of these heads, characterize the basic functions they implement",
-    models=MODELS,
-    chapter=CHAPTER,
     fixed="after a look",
     history="A head's role is the program with which its largest weight agrees most, on more than half of the tokens; "
     "the paper reads roles off plots.",
@@ -242,21 +216,12 @@ def ask_roles(task: Task, result: Result, kinds: np.ndarray) -> Iterator[tuple[s
         if (task, kind) in ROLES:
             name, program = ROLES[task, kind]
             most, share = agrees[layer].argmax() == program, float(agrees[layer, program])
-            yield name, layer, told(bool(most) and share > 0.5, f"on {share:.0%} of tokens")
+            yield name, layer, Outcome(bool(most) and share > 0.5, f"on {share:.0%} of tokens")
 
 
-# What they are needed for
-
-
-def measure_without(result: Result, chosen: Any, way: int = 0) -> Estimate:
-    """Return the accuracy without a set of layers, or the mean over several, averaged over numbers of hops.
-
-    Args:
-        result: of the removals.
-        chosen: one set's place in ``removed``, or several.
-        way: 0, a removed head says its mean, or 1, nothing.
-    """
-    return mean_interval(weigh_hops(result) * result["right"][way, np.atleast_1d(chosen)].mean(0), over="sequences")
+def measure_without(result: Result, which: str, way: int = 0) -> Estimate:
+    """Return the accuracy without a set of layers, all hops alike; removed heads say their mean (way 0) or nothing."""
+    return mean_interval(weigh_hops(result) * result["right"][way, SETS.index(which)], over="sequences")
 
 
 def weigh_hops(result: Result) -> np.ndarray:
@@ -268,22 +233,20 @@ def weigh_hops(result: Result) -> np.ndarray:
 def find_controls(result: Result, kind: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the places of the random sets and of the runs of neighbours that have as many layers as a kind."""
     layers, draws = len(result["kind"]), int(result.settings["draws"])
-    sizes = {one: int((result["kind"] == one).sum()) for one in KINDS}
-    start = len(SETS) + layers
-    if kind == SYMBOLIC:
-        start += draws + layers - sizes[POSITIONAL] + 1
-    return np.arange(start, start + draws), start + draws + np.arange(layers - sizes[kind] + 1)
+    runs = {one: layers - int((result["kind"] == one).sum()) + 1 for one in KINDS}  # of neighbours
+    start = len(SETS) + layers + (draws + runs[POSITIONAL] if kind == SYMBOLIC else 0)
+    return np.arange(start, start + draws), start + draws + np.arange(runs[kind])
 
 
 def ask_need(result: Result, kind: int, *, needed: bool = True) -> Outcome:
     """Return whether a model fails without all layers of a kind; without a layer of the kind it does not need it."""
     if not (result["kind"] == kind).any():
-        return told(not needed, "it has no such layer")
-    by_mean, by_nothing = (measure_without(result, SETS.index(KINDS[kind]), way) for way in (0, 1))
+        return Outcome(not needed, "it has no such layer")
+    by_mean, by_nothing = (measure_without(result, KINDS[kind], way) for way in (0, 1))
     words = f"accuracy {by_mean} by means, {by_nothing} by nothing"
     if max(by_mean.high, by_nothing.high) < 0.9:
-        return told(needed, words)
-    return told(not needed, words) if min(by_mean.value, by_nothing.value) > 0.9 else untold(words)
+        return Outcome(needed, words)
+    return Outcome(not needed, words) if min(by_mean.value, by_nothing.value) > 0.9 else untold(words)
 
 
 def ask_controls(result: Result, kind: int) -> Iterator[tuple[str, Outcome]]:
@@ -297,27 +260,18 @@ def ask_controls(result: Result, kind: int) -> Iterator[tuple[str, Outcome]]:
     alike = untold("all layers are of this kind") if len(neighbours) == 1 else None
     yield "more than as many random layers", alike or above(mean_interval(right[random].mean(0) - right[chosen]), 0)
     words = f"{without:.2f}, and {others[:2][-1]:.2f} without the second worst run of neighbours"
-    yield "as much as the worst neighbouring layers", alike or told(without <= others[:2][-1], words)
+    yield "as much as the worst neighbouring layers", alike or Outcome(without <= others[:2][-1], words)
 
 
-def load_removals(look: Look) -> tuple[dict[Task, list[Result]], dict[Task, str]]:
-    """Return the removals of each task's seeds, and which of these have not been run: its parts cannot be told."""
-    found: dict[Task, list[Result]] = {task: [] for task in TASKS}
-    missing: dict[Task, list[str]] = {task: [] for task in TASKS}
-    for task in TASKS:
-        for seed in SEEDS:
-            try:
-                found[task].append(look.load(f"hop_kinds/{task}_{seed}"))
-            except MissingResultError:
-                missing[task].append(f"{task}_{seed}")
-    return found, {task: ", ".join(names) for task, names in missing.items()}
-
-
-def say_accuracy(removals: Sequence[Result], task: Task, kind: int) -> str:
-    """Return which accuracy each model has left without all layers of a kind, by means."""
-    left = [f"{measure_without(one, SETS.index(KINDS[kind])).value:.2f}" for one in removals]
-    few = "" if len(left) == len(SEEDS) else f" in {len(left)} of {len(SEEDS)} models, the only run"
-    return f"{task.capitalize()} without {KINDS[kind]} layers {', '.join(left)}{few}"
+def load_removals(look: Look, task: Task) -> tuple[list[Result], str]:
+    """Return the removals of a task's seeds, and which of these have not been run: its parts cannot be told."""
+    found, missing = [], []
+    for seed in SEEDS:
+        try:
+            found.append(look.load(f"hop_kinds/{task}_{seed}"))
+        except MissingResultError:
+            missing.append(f"{task}_{seed}")
+    return found, ", ".join(missing)
 
 
 # Small models, trained with planes that forbid one kind of head: the part, the task, the change, whether it is solved.
@@ -348,15 +302,13 @@ def ask_forbidden(look: Look):
         yield part(name, "small models"), above(accuracy, 0.9) if solved else below(accuracy, 0.9)
 
 
-@claim(
+@claim_here(
     "U26-9",
     "Number needs positional and symbolic heads, Letter only symbolic ones",
-    paper=U26,
     at="abstract, sections 3.4 and 3.6",
     quote="the number task requires both positional and symbolic heads, whereas the letter task requires only symbolic"
     " heads",
-    models=MODELS,
-    chapter=CHAPTER,
+    all_agree=True,
     fixed="after a look",
     history="Small models with forbidden planes gave *partly* (before the run). Removal of all layers of a kind came "
     "after a look at greedy removals and at three models; its rule, written before the other runs, left the claim "
@@ -370,32 +322,28 @@ def necessity(look: Look):
     seeds agree, and depends on the model if they do not.
     """
     yield from ask_forbidden(look)
-    removals, missing = load_removals(look)
     words = []
     for name, task, kind, needed in NEEDS:
-        if missing[task]:
-            yield part(name, all_agree=True), untold(f"not run: {missing[task]}")
-        for case, result in () if missing[task] else name_seeds(removals[task]):
+        removals, missing = load_removals(look, task)
+        if missing:
+            yield part(name), untold(f"not run: {missing}")
+        for case, result in () if missing else name_seeds(removals):
             need = ask_need(result, kind, needed=needed)
-            yield part(name, case, all_agree=True), need
-            if needed and need.held:
-                yield from (
-                    (part(f"{name}: {more}", case, asks="control"), held) for more, held in ask_controls(result, kind)
-                )
-        if needed and removals[task]:
-            words.append(say_accuracy(removals[task], task, kind))
+            yield part(name, case), need
+            for more, held in ask_controls(result, kind) if needed and need.held else ():
+                yield part(f"{name}: {more}", case, asks="control"), held
+        left = [f"{measure_without(one, KINDS[kind]).value:.2f}" for one in removals if needed]
+        few = f" in {len(left)} of {len(SEEDS)} models, the only run" if missing else ""
+        words += [f"{task.capitalize()} without {KINDS[kind]} layers {', '.join(left)}{few}"] if left else []
     look.headline("accuracy", "; ".join(words), paper="fails each time")
 
 
-@claim(
+@claim_here(
     "U26-10a",
     "Pure heads are critical, jointly",
-    paper=U26,
     at="sections 3.4 and 3.6",
     quote="as summarised in our reading: the presence of purely typed attention heads is critical for successful "
     "learning",
-    models=MODELS,
-    chapter=CHAPTER,
     fixed="after a look",
     history="Heads were first removed one at a time alone (U26-10b). The rule was written before most runs and left "
     "the claim undecided until all seeds are run, as that of U26-9 did, and changed with it.",
@@ -403,34 +351,33 @@ def necessity(look: Look):
 def pure_heads_are_critical_jointly(look: Look):
     """Does a trained model fail without all its pure heads of one kind, and more than without those of neither kind?
 
-    Heads of neither kind are not matched in number or depth. That learning needs pure heads is not asked.
+    Heads of neither kind are matched neither in number nor in depth. Matched in number are the random layers of U26-9,
+    and in number and as neighbours its runs of layers. That learning needs pure heads is not asked.
     """
-    (removals, missing), words = load_removals(look), []
+    words = []
     for _, task, kind, _ in NEEDS[:3]:
+        removals, missing = load_removals(look, task)
         said = f"{task.capitalize()}'s {KINDS[kind]} heads are critical together"
-        if missing[task]:
-            yield part(said), untold(f"not run: {missing[task]}")
+        if missing:
+            yield part(said), untold(f"not run: {missing}")
             continue
-        for case, result in name_seeds(removals[task]):
+        for case, result in name_seeds(removals):
             if (result["kind"] == kind).any():
                 yield part(said, case), ask_need(result, kind)
             if (result["kind"] == kind).any() and (result["kind"] == NEITHER).any():
-                mixed, pure = (measure_without(result, SETS.index(which)).value for which in ("mixed", KINDS[kind]))
+                mixed, pure = (measure_without(result, which).value for which in ("mixed", KINDS[kind]))
                 yield part(f"{said}: more than mixed ones", case, asks="control"), above(mixed - pure, 0)
-        fail = sum(bool(ask_need(one, kind).held) for one in removals[task])
-        words.append(f"{task.capitalize()} without {KINDS[kind]} heads {fail} of {len(removals[task])}")
+        fail = sum(bool(ask_need(one, kind).held) for one in removals)
+        words.append(f"{task.capitalize()} without {KINDS[kind]} heads {fail} of {len(removals)}")
     look.headline("models that fail:", "; ".join(words), paper="critical")
 
 
-@claim(
+@claim_here(
     "U26-10b",
     "Pure heads are critical, each by itself",
-    paper=U26,
     at="sections 3.4 and 3.6",
     quote="as summarised in our reading: the presence of purely typed attention heads is critical for successful "
     "learning",
-    models=MODELS,
-    chapter=CHAPTER,
     fixed="after a look",
     history="The first rule (after a look) also compared costs where no head is critical; the paper removes no head, "
     "so that this is our reading of *critical*.",
@@ -439,12 +386,13 @@ def pure_heads_are_critical_singly(look: Look):
     """Does the removal of one pure head, by its mean, cost more than a tenth of the accuracy over one to four hops?"""
     most = {}
     for task in TASKS:
-        name = f"{task.capitalize()}'s pure heads are critical"
+        name = task.capitalize()
         mechanisms, runs = (load_runs(look, experiment, task) for experiment in ("hop_mechanism", "multihop"))
         for (case, result), run in zip(name_seeds(mechanisms), runs, strict=True):
             costs = (result["accuracy"] - result["silenced"][:, 0]).mean(-1)
             for layer in np.flatnonzero(classify_heads(run)[-1, :, 0]):
-                most[task] = max(most.get(task, 0.0), float(costs[layer]))
-                yield part(name, f"{case}, layer {layer}"), above(float(costs[layer]), 0.1)
-    words = ", ".join(f"{task.capitalize()} {cost:.3f}" for task, cost in most.items())
+                most[name] = max(most.get(name, 0.0), float(costs[layer]))
+                critical = above(float(costs[layer]), 0.1)
+                yield part(f"{name}'s pure heads are critical", f"{case}, layer {layer}"), critical
+    words = ", ".join(f"{name} {cost:.3f}" for name, cost in most.items())
     look.headline("accuracy that the costliest pure head takes along", words, paper="critical")

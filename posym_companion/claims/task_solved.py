@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.integrate import trapezoid
+from scipy.stats import rankdata
 
 from posym_companion.claims import OWN, Look, Outcome, above, below, claim, part, untold
+from posym_companion.claims.language_model import shift
 from posym_companion.results import Result, list_results, load_result
 from posym_companion.solvers.areas import detection
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, HeadRemoval
@@ -52,8 +56,7 @@ def load_deep(look: Look, *, without: str = "") -> dict[str, Result]:
         asked = result.settings["questions"]
         solved = all(measure_accuracy(result, question).low > SOLVED for question in asked)
         if result.settings["layers"] > 1 and solved and without not in asked:
-            found[name] = result
-    look.record(*found.values())
+            found[name] = look.load(result.name)
     look.require("some setting of two or more layers solves its task", bool(found))
     return found
 
@@ -66,25 +69,9 @@ def list_questions(results: Mapping[str, Result], *asked: str) -> Iterator[tuple
                 yield question, name, result, kind
 
 
-def find_scores_at_birth(untrained: Result, result: Result, kind: int) -> np.ndarray:
-    """Return ``[draw, seed, layer, head, score]`` of a setting before training, on one kind of question."""
-    return untrained[result.name.partition("/")[2]][:, :, kind].astype(float)
-
-
-def shift(estimate: Estimate, level: float) -> Estimate:
-    """Return a number with its interval less a level."""
-    value, low, high = (float(x - level) for x in (estimate.value, estimate.low, estimate.high))
-    return replace(estimate, value=value, low=low, high=high)
-
-
 def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> Estimate:
     """Return a statistic of ``rows[seed, ...]`` with an interval over seeds; it takes draws ``[draw, ..., field]``."""
     return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
-
-
-def count(held: list[bool]) -> str:
-    """Return in how many cases something holds."""
-    return f"{sum(held)} of {len(held)}"
 
 
 # Layers
@@ -114,7 +101,7 @@ def layer_trend(look: Look):
     """Is the first half of the layers more positional than the other and less symbolic, and more so than untrained?"""
     untrained, held = look.load(RandomSolvers()), {}
     for question, name, result, kind in list_questions(load_deep(look), "binding", "index"):
-        drawn = find_scores_at_birth(untrained, result, kind)
+        drawn = untrained[name][:, :, kind].astype(float)  # [draw, seed, layer, head, score] before training
         for trend, place, compare, farthest in TRENDS:
             scores = result["scores"][:, kind, ..., place].astype(float)
             found = mean_interval(compare_halves(scores), over="seeds")
@@ -125,7 +112,8 @@ def layer_trend(look: Look):
             if met.held:
                 more = part(f"{question}: {trend}, more than with random weights", name, asks="control")
                 yield more, compare(shift(found, most), 0)
-    words = ", ".join(f"{name.split(':')[0]} {count(each)}" for name, each in held.items() if "late" in name)
+    late = {name.split(":")[0]: each for name, each in held.items() if "late" in name}
+    words = ", ".join(f"{question} {sum(each)} of {len(each)}" for question, each in late.items())
     look.headline("late layers are symbolic for", f"{words} kinds of model")
 
 
@@ -155,7 +143,7 @@ def anticorrelation(look: Look):
     for question, name, result, kind in list_questions(load_deep(look), "binding", "index"):
         r = over_seeds(correlate, result["scores"][:, kind, ..., :2].astype(float))
         null = float(correlate(result["null_scores"][None, :, kind].astype(float))[0])
-        least = float(correlate(find_scores_at_birth(untrained, result, kind)).min())
+        least = float(correlate(untrained[name][:, :, kind].astype(float)).min())
         found.setdefault(question, []).append((r.value, least))
         yield part(f"{question}: r is negative", name), below(r, 0)
         yield part(f"{question}: r is below the null model's", name, asks="control"), below(shift(r, null), 0)
@@ -168,8 +156,6 @@ def anticorrelation(look: Look):
 
 def correlate_ranks(rows: np.ndarray) -> np.ndarray:
     """Return the rank correlation over all heads of ``[draw, ..., (behaviour, use)]``."""
-    from scipy.stats import rankdata
-
     return correlate_rows(*(rankdata(x, axis=1) for x in rows.reshape(len(rows), -1, 2).transpose(2, 0, 1)))
 
 
@@ -192,8 +178,7 @@ def all_heads(look: Look):
         if (result["angles"] <= 0).any() or "+" in result.settings["band"]:
             continue  # not all planes rotate
         rho = over_seeds(correlate_ranks, behaviour_and_use(result.arrays, result["angles"][:, None], kind))
-        drawn = untrained[f"{result.name.partition('/')[2]}_use"][:, :, kind].astype(float)
-        most = float(correlate_ranks(drawn).max())
+        most = float(correlate_ranks(untrained[f"{name}_use"][:, :, kind].astype(float)).max())
         found.append((rho.value, most))
         case = f"{question}, {name}"
         yield part("the correlation is positive", case), above(rho, 0)
@@ -213,20 +198,16 @@ LAYERS = {"in the last layer": True, "in earlier layers": False}
 
 def pool_heads(results: Mapping[str, Result]) -> dict[str, np.ndarray]:
     """Return of all models' heads scores and carriers on both questions, model, and which are last, ``[head]``."""
-    parts: dict[str, list[np.ndarray]] = {}
-
-    def add(name: str, values: np.ndarray) -> None:
-        parts.setdefault(name, []).append(values.ravel())
-
+    parts = defaultdict(list)
     for number, result in enumerate(results.values()):
         for kind, question in enumerate(result.settings["questions"]):
-            add(f"{question} carried", result["patched"][:, kind] >= CARRIES)
+            parts[f"{question} carried"].append(result["patched"][:, kind] >= CARRIES)
             for place, name in enumerate(SCORES):
-                add(f"{question} {name}", result["scores"][:, kind, ..., place].astype(float))
+                parts[f"{question} {name}"].append(result["scores"][:, kind, ..., place].astype(float))
         shape = result["patched"][:, 0].shape
-        add("model", np.broadcast_to(np.arange(shape[0])[:, None, None] + 1000 * number, shape))
-        add("last", np.broadcast_to(np.arange(shape[1])[:, None] == shape[1] - 1, shape))
-    return {name: np.concatenate(values) for name, values in parts.items()}
+        parts["model"].append(np.broadcast_to(np.arange(shape[0])[:, None, None] + 1000 * number, shape))
+        parts["last"].append(np.broadcast_to(np.arange(shape[1])[:, None] == shape[1] - 1, shape))
+    return {name: np.concatenate([each.ravel() for each in values]) for name, values in parts.items()}
 
 
 def find_area(heads: Mapping[str, np.ndarray], values: np.ndarray, chosen: str, among: np.ndarray) -> Estimate | int:
@@ -268,14 +249,11 @@ def scores_tell_roles(look: Look):
     results = load_deep(look, without="last")
     heads = pool_heads(results)
     gap = sum(heads[f"{question} symbolic"] - heads[f"{question} positional"] for question in ("binding", "index"))
-    asked = {
+    one_kind = heads["binding carried"] ^ heads["index carried"]
+    asked: dict[str, tuple[Any, str, np.ndarray]] = {
         "symbolic ranks carriers of binding": (heads["binding symbolic"], "binding", heads["last"] >= 0),
         "positional ranks carriers of index": (heads["index positional"], "index", heads["last"] >= 0),
-        "the difference tells carriers of binding from those of index": (
-            np.asarray(gap),
-            "binding",
-            heads["binding carried"] ^ heads["index carried"],
-        ),
+        "the difference tells carriers of binding from those of index": (gap, "binding", one_kind),
     }
     words = []
     for (name, (values, question, among)), (where, last) in product(asked.items(), LAYERS.items()):
@@ -311,29 +289,23 @@ BANDS_DECIDE = (
 def frequency_beyond_one_layer(look: Look):
     """At every size that was run with all bands, is a task solved (above .9) or failed (below .5) as in one layer?"""
     results, held = load_solvers(look), {}
-    shapes = {name.partition("_")[2] for name in results if not name.endswith("_last")}
-    shapes = [x for x in sorted(shapes) if not x.startswith("1x")]
+    shapes = sorted({name.partition("_")[2] for name in results if not name.endswith("_last")})
+    shapes = [x for x in shapes if not x.startswith("1x")]
     whole = [x for x in shapes if all(f"{band}_{x}" in results for band in ("fast", "slow", "none"))]
     look.require("some size above one layer has results of fast, slow and stopped planes", bool(whole))
     for shape, (name, question, band, solved) in product(whole, BANDS_DECIDE):
-        result = results[f"{band}_{shape}"]
-        look.record(result)
-        accuracy = measure_accuracy(result, question)
+        accuracy = measure_accuracy(look.load(f"task_solvers/{band}_{shape}"), question)
         met = above(accuracy, SOLVED) if solved else below(accuracy, 0.5)
         held.setdefault(name, []).append(bool(met.held))
         yield part(name, shape), met
-    index, binding = (count(held[BANDS_DECIDE[place][0]]) for place in (1, 3))
-    words = f"index fails at {index} sizes, binding is solved at {binding}"
+    index, binding = (held[BANDS_DECIDE[place][0]] for place in (1, 3))
+    words = f"index fails at {sum(index)} of {len(index)} sizes, binding is solved at {sum(binding)} of {len(binding)}"
     look.headline("with slow planes alone", words, paper="index fails, binding is solved")
 
 
 # What scores predict
 
-SCORE_NAMES = {
-    "score": "the papers' score",
-    "cube share": "the share of the cube",
-    "planes": "the energy of planes",
-}
+SCORE_NAMES = {"score": "the papers' score", "cube share": "the share of the cube", "planes": "the energy of planes"}
 DECODERS: Mapping[str, Question] = {"small decoders, binding": "binding", "small decoders, index": "index"}
 Advantages = dict[tuple[str, str], Estimate]
 
@@ -382,11 +354,8 @@ def measure_decoders(look: Look, question: Question) -> tuple[Advantages, dict[s
     each = {order: np.concatenate(x) for order, x in areas.items()}
     look.require("five small decoders answer", len(each[AGAINST[0]]) >= 5)
     advantages = {(x, y): mean_interval(each[y] - each[x], over="models") for x, y in product(JUDGED, AGAINST)}
-    return (
-        advantages,
-        {x: float(y.mean()) for x, y in each.items()},
-        float(np.mean([find_least_area(x) for x in results])),
-    )
+    least = float(np.mean([find_least_area(x) for x in results]))
+    return advantages, {x: float(y.mean()) for x, y in each.items()}, least
 
 
 def ask_all_three(advantages: Advantages, score: str) -> Outcome:
@@ -423,7 +392,5 @@ def scores_predict(look: Look):
     look.require(f"there is room below the other orders ({room:.2f})", room > 0.05)
     for score in JUDGED:
         name, _, within = score.partition(", ")
-        yield (
-            part(f"{SCORE_NAMES[name]}{', within thirds of the layers' if within else ''}"),
-            ask_all_three(advantages, score),
-        )
+        where = ", within thirds of the layers" if within else ""
+        yield part(SCORE_NAMES[name] + where), ask_all_three(advantages, score)

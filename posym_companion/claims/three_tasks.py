@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from posym_companion.claims import U25, Look, claim, part, told
+from posym_companion.claims import U25, Look, Outcome, claim, part
 from posym_companion.one_head.index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
@@ -250,5 +250,5 @@ def peaks_bend(look: Look) -> Iterator:
             shapes.append(bends(shape, sign))
             yield part(name, case), shapes[-1]
             flat = float(shape.max() - shape.min()) < ROUNDING
-            yield part("the reverse is seen nowhere", case, asks="control"), told(flat or not bends(shape, -sign))
+            yield part("the reverse is seen nowhere", case, asks="control"), Outcome(flat or not bends(shape, -sign))
     look.headline("settings of both heads with the claimed shape", count(shapes))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.claims import OWN, Look, Outcome, above, below, claim, part, told, untold
+from posym_companion.claims import OWN, Look, Outcome, above, below, claim, part, untold
 from posym_companion.experiments import SECOND
 from posym_companion.language_models.origin_patching import RUNS, OriginPatching
 from posym_companion.language_models.origins import (
@@ -247,7 +247,7 @@ def ask_head(result: Result, alone: Result, factor: str, head: tuple[int, int]) 
     """Yield what is asked of one head: its scores, crossed queries, and keys exchanged in its layer alone."""
     symbolic, positional = (float(result[name][:, *head].astype(float).mean()) for name in ("symbolic", "positional"))
     words = f"s_SYM {symbolic:.2f}, s_POS {positional:.2f}"
-    yield "the scores call all of them symbolic", told(symbolic > 0.9 and positional < 0.1, words)
+    yield "the scores call all of them symbolic", Outcome(symbolic > 0.9 and positional < 0.1, words)
     apart = measure_contrast(result, factor, head)
     # A prompt without a number would be left out of a mean in silence.
     mean = mean_interval(apart, over="prompts") if np.isfinite(apart).all() else UNDEFINED

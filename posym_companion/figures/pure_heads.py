@@ -67,11 +67,14 @@ def becoming(runs: Runs, mine: Result) -> Picture:
         S = ((symbolic > 0.9) & (positional < 0.1)).mean(1)
         return np.stack([accuracy, P, S, entropy], -1)
 
-    drawing, axes = plt.subplots(1, 2, figsize=(10.4, 3.4), layout="constrained")
-    for ax, (task, title) in zip(axes, NAMES.items(), strict=True):
-        rows = [at_grid(run, look(run)).T for run in of_task(runs, task).values()]
+    panels = {
+        title: (GRID, [at_grid(run, look(run)).T for run in of_task(runs, task).values()])
+        for task, title in NAMES.items()
+    } | {"Number, your run": (mine["checkpoint_step"], [look(mine).T])}
+    drawing, axes = plt.subplots(1, 3, figsize=(11.4, 3.2), layout="constrained")
+    for ax, (title, (steps, rows)) in zip(axes, panels.items(), strict=True):
         plots.curve(
-            GRID,
+            steps,
             np.mean(rows, axis=0),
             lower=np.min(rows, axis=0),
             upper=np.max(rows, axis=0),
@@ -82,15 +85,13 @@ def becoming(runs: Runs, mine: Result) -> Picture:
             y_limits=(0, 1.02),
             ax=ax,
         )
-    for line, own in zip(axes[0].lines, look(mine).T, strict=True):
-        axes[0].plot(mine["checkpoint_step"], own, "x:", color=line.get_color())
     return Picture(
         drawing,
         caption="In both tasks accuracy rises before the shares of pure positional and pure symbolic heads do. Entropy "
         "is the mean entropy of attention, which is 1 for even attention. Curves are means over seeds, shaded from the "
-        "least to the largest. Crosses are your run of Number.",
-        alt="Two panels. Accuracy rises first. In Number symbolic heads end above one half and positional ones near a "
-        "quarter; in Letter symbolic ones reach nearly one and there are no positional ones. Entropy falls.",
+        "least to the largest; your run has steps of its own.",
+        alt="Accuracy rises first. In Number symbolic heads end above one half and positional ones near a quarter; in "
+        "Letter symbolic ones reach nearly one and there are no positional ones. Entropy falls. Your run is beside.",
     )
 
 

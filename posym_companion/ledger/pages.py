@@ -6,8 +6,8 @@ from html import escape
 
 from posym_companion.book import Table, fold
 from posym_companion.catalogue import EXPERIMENTS
-from posym_companion.claims import GRADES
-from posym_companion.claims.rows import NAMES, Answer, Asked, Row, read_rows
+from posym_companion.claims import GRADES, NAMES, Answer, Asked, Row
+from posym_companion.claims.rows import read_rows
 from posym_companion.experiments import SECOND, TAUGHT, load_experiment
 from posym_companion.ledger.badges import count_grades, group_rows, make_badge
 from posym_companion.results import list_results, load_result

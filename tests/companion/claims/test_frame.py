@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,54 +11,49 @@ import pytest
 from invented import save_invented
 
 from posym_companion.claims import (
+    CLAIMS,
     GRADES,
     OWN,
     U25,
+    Asked,
     Claim,
     Look,
-    Outcome,
-    Part,
     above,
     below,
-    combine,
+    claim,
     grade,
     part,
-    told,
     untold,
 )
-from posym_companion.claims.rows import ask, judge, make_row, read_rows, sort_claims, write_rows
+from posym_companion.claims.rows import ask, judge, make_row, read_rows, write_rows
 from posym_core.metrics import Estimate
 
 
-def cases(name: str, held: str, **options: object) -> list[tuple[Part, Outcome]]:
-    """Return a part's cases: ``+`` holds, ``-`` does not, ``?`` cannot be told."""
-    outcomes = {"+": told(True), "-": told(False), "?": untold("why")}
-    return [(part(name, str(number), **options), outcomes[one]) for number, one in enumerate(held)]  # pyright: ignore
-
-
-SIZE, CONTROL = {"asks": "size"}, {"asks": "control"}
+def cases(name: str, held: str, asks: str = "direction") -> list[Asked]:
+    """Return a part with its cases: ``+`` holds, ``-`` does not, ``?`` cannot be told."""
+    asked, outcomes = Asked(name=name, asks=asks), {"+": True, "-": False, "?": untold("why")}
+    for number, one in enumerate(held):
+        asked.add(str(number), outcomes[one])
+    return [asked]
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
         (cases("d", "+++"), "holds"),
-        (cases("d", "+++") + cases("s", "+", **SIZE) + cases("c", "+", **CONTROL), "holds"),
+        (cases("d", "+++") + cases("s", "+", "size") + cases("c", "+", "control"), "holds"),
         (cases("d", "++-"), "weaker"),  # its scope is smaller
         (cases("d", "++?"), "holds"),  # what cannot be told is no case
-        (cases("d", "+++") + cases("s", "-", **SIZE), "weaker"),
-        (cases("d", "+++") + cases("s", "?", **SIZE), "weaker"),  # a part that cannot be told is not met
+        (cases("d", "+++") + cases("s", "-", "size"), "weaker"),
+        (cases("d", "+++") + cases("s", "?", "size"), "weaker"),  # a part that cannot be told is not met
         (cases("d", "+++") + cases("e", "---"), "weaker"),
-        (cases("d", "+++") + cases("c", "+-", **CONTROL), "not attributable"),  # half is no majority
-        (cases("d", "+++") + cases("c", "++-", **CONTROL), "weaker"),
-        (cases("d", "+++") + cases("e", "-") + cases("c", "-", **CONTROL), "weaker"),
-        (cases("d", "+-") + cases("s", "+", **SIZE), "absent or opposite"),
-        (cases("d", "---") + cases("c", "+", **CONTROL), "absent or opposite"),
-        (cases("d", "++-", all_agree=True), "depends on the model"),
-        (cases("d", "++?", all_agree=True), "holds"),
-        (cases("d", "---", all_agree=True), "absent or opposite"),
+        (cases("d", "+++") + cases("c", "+-", "control"), "not attributable"),  # half is no majority
+        (cases("d", "+++") + cases("c", "++-", "control"), "weaker"),
+        (cases("d", "+++") + cases("e", "-") + cases("c", "-", "control"), "weaker"),
+        (cases("d", "+-") + cases("s", "+", "size"), "absent or opposite"),
+        (cases("d", "---") + cases("c", "+", "control"), "absent or opposite"),
         (cases("d", "???"), "undecided"),
-        (cases("c", "+", **CONTROL), "undecided"),
+        (cases("c", "+", "control"), "undecided"),
         ([], "undecided"),
     ],
 )
@@ -66,23 +62,22 @@ def test_a_grade_is_a_count_of_parts(asked, expected):
     assert expected in GRADES
 
 
-def test_one_counter_example_refutes_a_theorem():
-    assert grade(cases("d", "+++") + cases("c", "+", **CONTROL), theorem=True) == "proved"
-    assert grade(cases("d", "++++++-"), theorem=True) == "refuted as worded"
-
-
 @pytest.mark.parametrize(
-    ("grades", "all_models", "expected"),
+    ("asked", "expected"),
     [
-        (["weaker", "absent or opposite"], True, "depends on the model"),
-        (["weaker", "absent or opposite"], False, "weaker"),
-        (["not attributable", "holds", "undecided"], True, "not attributable"),
-        (["undecided", "holds"], True, "undecided"),
-        (["absent or opposite", "undecided"], True, "absent or opposite"),
+        (cases("d", "++-"), "depends on the model"),
+        (cases("d", "+++") + cases("c", "++-", "control"), "weaker"),
+        (cases("d", "++?"), "holds"),
+        (cases("d", "---"), "absent or opposite"),
     ],
 )
-def test_other_models_change_the_grade_only_where_all_must_agree(grades, all_models, expected):
-    assert combine(grades, all_models=all_models) == expected
+def test_a_claim_whose_cases_must_agree_depends_on_the_model_where_they_do_not(asked, expected):
+    assert grade(asked, all_agree=True) == expected
+
+
+def test_one_counter_example_refutes_a_theorem():
+    assert grade(cases("d", "+++") + cases("c", "+", "control"), theorem=True) == "proved"
+    assert grade(cases("d", "++++++-"), theorem=True) == "refuted as worded"
 
 
 def test_a_test_asks_the_whole_interval():
@@ -94,13 +89,13 @@ def test_a_test_asks_the_whole_interval():
         True,
     ]
     assert above(wide, 0.2).text == "0.5 [0.1, 0.9], > 0.2 asked"
-    assert (above(3, 2).held, above(2, 2).held, below(np.float32(1), 2).number) == (True, False, 1.0)
+    assert (above(3, 2).held, above(2, 2).held, below(np.float32(1), 2).number) == (True, False, (1.0,))
     undefined = Estimate(value=np.nan, low=np.nan, high=np.nan)
     assert not above(undefined, 0).held
     assert not below(undefined, 0).held
 
 
-def make_claim(function, **options) -> Claim:
+def make_claim(function: Callable, **options) -> Claim:
     words = {"short": "Heads are heads", "paper": U25, "at": "nowhere", "quote": "heads", "chapter": "a/b"}
     return Claim(id="X-1", ask=function, fixed="before the run", **words | options)
 
@@ -145,23 +140,50 @@ def test_what_is_missing_or_not_met_leaves_a_claim_undecided(tmp_path: Path):
     assert unmet.why == "not met: heads are there (1, > 2 asked)"
 
 
-def test_a_claim_of_all_models_depends_on_them_where_they_disagree(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("says", "all_models", "expected"),
+    [
+        ("yn", True, "depends on the model"),
+        ("yn", False, "holds"),
+        ("yyu", True, "holds"),
+        ("uy", True, "undecided"),
+        ("nu", True, "absent or opposite"),
+    ],
+)
+def test_other_models_change_the_grade_only_where_all_must_agree(says, all_models, expected):
     def heads(look: Look):
         look.headline("heads", look.model)
+        yield part("heads"), {"y": True, "n": False, "u": untold("why")}[look.model[0]]
+
+    row = judge(make_claim(heads, models=tuple(f"{one}{at}" for at, one in enumerate(says)), all_models=all_models))
+    assert row.grade == expected
+    beside = "; absent or opposite in n1" if expected == "depends on the model" else ""
+    assert row.headline == f"{says[0]}0: heads {says[0]}0{beside}"
+
+
+def test_models_that_a_folder_has_are_asked_first(tmp_path: Path):
+    def heads(look: Look):
         yield part("heads"), look.model == "one"
 
-    row = judge(make_claim(heads, models=("one", "other"), all_models=True), tmp_path)
-    assert (row.grade, row.headline) == ("depends on the model", "one: heads one; absent or opposite in other")
-    assert judge(make_claim(heads, models=("one", "other")), tmp_path).grade == "holds"
-    own = judge(make_claim(heads, models=("other",), others=lambda folder: ["one"]), tmp_path)
-    assert (own.grade, list(own.answers)) == ("holds", ["one", "other"])
+    own = make_claim(heads, models=("other",), others=lambda folder: ["one"])
+    assert (judge(own, tmp_path).grade, list(judge(own, tmp_path).answers)) == ("holds", ["one", "other"])
+    assert list(judge(own).answers) == ["other"]
+
+
+def test_an_id_is_claimed_in_one_file(monkeypatch: pytest.MonkeyPatch):
+    def heads(look: Look):
+        yield part("heads"), True
+
+    monkeypatch.setitem(CLAIMS, "X-1", make_claim(grade))
+    with pytest.raises(ValueError, match=f"X-1 is claimed twice, in {grade.__module__} and in {heads.__module__}"):
+        claim("X-1", "Heads are heads")(heads)
 
 
 def test_rows_are_read_as_they_were_written():
     rows = read_rows()
     ids = [row.id for row in rows]
-    assert sort_claims({row.id: row for row in reversed(rows)}) == ids
     assert ids[:2] == ["U25-1", "U25-2"]
+    assert ids.index("U26-9") < ids.index("U26-10a")
     assert [row.paper == OWN for row in rows] == sorted(row.paper == OWN for row in rows)
     (row,) = read_rows("U25-3")
     assert make_row(asdict(row)) == row

@@ -291,4 +291,4 @@ def test_every_number_of_hops_counts_alike(tmp_path):
         "hops": hops,
     }
     result = save_invented("hop_kinds/x_0", arrays, tmp_path)
-    assert pure_heads.measure_without(result, 0).value == pytest.approx(0.5)
+    assert pure_heads.measure_without(result, "none").value == pytest.approx(0.5)
