@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,39 @@ def require_one_place(device: str, device_map: object) -> None:
     """Raise if a device is given beside a map of devices."""
     if device_map is not None and device != "auto":
         raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
+
+
+# What a folder has of a model, by the file that is named where there is none of these.
+NEEDED = {
+    "config.json": ("config.json", "adapter_config.json"),
+    "model.safetensors": ("*.safetensors",),
+    "tokenizer.json": ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken"),
+}
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+SAVED = "one that model.save_pretrained(folder) and tokenizer.save_pretrained(folder) wrote"
+
+
+def require_folder(name: str, *needed: str) -> None:
+    """Raise if a name can only be that of a folder and there is none, or it lacks one of :data:`NEEDED`."""
+    if name in NAMES or (HUB_NAME.fullmatch(name) and not os.path.lexists(name)):
+        return
+    if not os.path.isdir(name):
+        raise FileNotFoundError(f"{name!r} is no folder; pass {SAVED}, by its path without ~, or a name on the hub")
+    for file in needed:
+        if not any(True for pattern in NEEDED[file] for _ in Path(name).glob(pattern)):
+            raise FileNotFoundError(f"the folder {name!r} has no {file}; pass {SAVED}")
+
+
+@contextlib.contextmanager
+def _asked_of_the_hub(name: str) -> Iterator[None]:
+    """Say in one line, within the block, that a name leads to no model."""
+    try:
+        yield
+    except OSError as error:
+        if name in NAMES or os.path.isdir(name):
+            raise
+        why = str(error).partition("\n")[0]
+        raise OSError(f"{name!r} is no packaged model, no folder and no model that the hub gives ({why})") from error
 
 
 def require_own_weights(name: str) -> None:
@@ -90,6 +124,7 @@ def load_model(
     >>> model, tokenizer = load_model("smollm2-135m")  # doctest: +SKIP
     """
     require_one_place(device, device_map)
+    require_folder(name, *NEEDED)
     require_own_weights(name)
     place = choose_device(device)
     with _without_progress_bars():
@@ -127,6 +162,7 @@ def identify_model(name: str) -> dict[str, str]:
     if name in TAUGHT:
         both = f"{MODELS[find_base(name)].sha256} {TAUGHT[name].sha256}"
         return {"sha256": hashlib.sha256(both.encode()).hexdigest()}
+    require_folder(name, *NEEDED)
     if os.path.isdir(name):
         require_own_weights(name)
         digest = hashlib.sha256()
@@ -142,13 +178,17 @@ def load_config(name: str) -> Any:
     """Load the configuration of the model that :func:`load_model` returns, without its weights."""
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(convert_packaged(name) if name in NAMES else name, trust_remote_code=False)
+    require_folder(name, "config.json")
+    with _asked_of_the_hub(name):
+        return AutoConfig.from_pretrained(convert_packaged(name) if name in NAMES else name, trust_remote_code=False)
 
 
 def _load_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    require_folder(name, "tokenizer.json")
+    with _asked_of_the_hub(name):
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # what transformers makes where it finds no vocabulary
         raise FileNotFoundError(f"{name} has no tokenizer")
     return tokenizer
