@@ -181,7 +181,6 @@ def check_model(model: nn.Module) -> None:
     try:
         require_evaluation(model)
     except ValueError:  # which is worth mending in a supported model alone
-        check_attention_kind(model)
         check_configuration(model)
         raise
 

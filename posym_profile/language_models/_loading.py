@@ -72,6 +72,7 @@ def require_own_weights(name: str) -> None:
 
     transformers follows such names out of the folder, and to pickles; :func:`identify_model` knows neither.
     """
+    require_folder(name, *NEEDED)
     for index in Path(name).glob("*.index.json") if os.path.isdir(name) else ():
         for file in sorted(set(map(str, json.loads(index.read_bytes()).get("weight_map", {}).values()))):
             if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
@@ -124,7 +125,6 @@ def load_model(
     >>> model, tokenizer = load_model("smollm2-135m")  # doctest: +SKIP
     """
     require_one_place(device, device_map)
-    require_folder(name, *NEEDED)
     require_own_weights(name)
     place = choose_device(device)
     with _without_progress_bars():
@@ -162,9 +162,8 @@ def identify_model(name: str) -> dict[str, str]:
     if name in TAUGHT:
         both = f"{MODELS[find_base(name)].sha256} {TAUGHT[name].sha256}"
         return {"sha256": hashlib.sha256(both.encode()).hexdigest()}
-    require_folder(name, *NEEDED)
+    require_own_weights(name)
     if os.path.isdir(name):
-        require_own_weights(name)
         digest = hashlib.sha256()
         # Vocabularies of some tokenizers are no JSON.
         kinds = ("*.safetensors", "*.json", "*.model", "merges.txt", "vocab.txt")

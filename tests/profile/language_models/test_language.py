@@ -23,8 +23,7 @@ from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model
 from posym_profile.language_models._packaged import MODELS, TAUGHT, load_finetuned_factors
-from posym_profile.prompts import binding_prompts
-from posym_profile.prompts._text import read_reference_text
+from posym_profile.prompts import binding_prompts, read_reference_text
 
 KEY = {"weights": "abc", "version": "1"}
 
