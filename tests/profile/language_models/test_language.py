@@ -75,10 +75,10 @@ def test_a_folder_is_made_once_and_then_found(make):
     (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
     (lambda folder: (folder / MANIFEST).write_text('{"files": {}, "key": {}}'), "made from something else"),
 ])  # fmt: skip
-def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
+def test_a_damaged_folder_is_named_and_made_again(make, damage, message):
     folder = make()
     damage(folder)
-    with pytest.warns(UserWarning, match=f"tiny-.* is damaged .*{message}.*; it is converted anew"):
+    with pytest.warns(UserWarning, match=f"tiny-.* is damaged .*{message}.*; it is converted again"):
         assert make() == folder
     assert find_damage(folder, KEY) is None
     assert seen(folder.parent) == [folder.name]

@@ -87,7 +87,7 @@ def test_claims_are_a_line_each_and_one_is_told_whole_anywhere(tmp_path, monkeyp
     assert "no claim is called nosuch; claims are U25-1, " in capsys.readouterr().err
 
 
-def test_claims_are_json_and_are_judged_anew_by_other_results(tmp_path, capsys):
+def test_claims_are_json_and_are_judged_again_by_other_results(tmp_path, capsys):
     assert main(["claims", "U25-3", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     (row,) = read_rows("U25-3")
