@@ -261,6 +261,33 @@ def test_weights_that_are_missing_are_refused_and_none_drawn(tmp_path):
         load_model(str(folder), device="cpu")
 
 
+@pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_lacks_a_part_of_a_model_is_refused_by_the_name_of_its_file(tmp_path, lost):
+    folder = save_model(tmp_path / "model")
+    (folder / lost).unlink()
+    for read in (load_model, models.identify_model):
+        with pytest.raises(FileNotFoundError, match=rf"^the folder '.*model' has no {lost}; pass one that .* wrote$"):
+            read(str(folder))
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "nowhere/", "~/nowhere", "/nowhere", "a/b/c", "", "config.json"])
+def test_a_name_that_can_only_be_that_of_a_folder_is_not_asked_of_the_hub(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    for read in (load_model, models.load_tokenizer, models.load_config, models.identify_model):
+        with pytest.raises(
+            FileNotFoundError, match=rf"^'{name}' is no folder; pass one that .*, or a name on the hub$"
+        ):
+            read(name)
+
+
+def test_a_name_that_the_hub_does_not_give_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for read in (load_model, models.load_config):
+        with pytest.raises(OSError, match=r"^'owner/model' is no packaged model, .* the hub gives \([^\n]*\)$"):
+            read("owner/model")
+
+
 @pytest.mark.parametrize("named", ["w/x.safetensors", "../x.safetensors", "x.bin", "/x.safetensors", 3])
 def test_an_index_names_safetensors_files_beside_it_alone(tmp_path, monkeypatch, named):
     """Others would be other weights under the same identity, or a pickle; both are refused before anything is read."""

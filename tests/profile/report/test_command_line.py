@@ -111,6 +111,8 @@ def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkey
     [
         (["run", "binding_profile", "--small"], "the small size has the full size's names.*--results folder"),
         (["run", "later_claims", "--model", "Qwen/Q"], "later_claims has models of its own, so --model Qwen/Q"),
+        (["profile", "./nowhere", "--task", "text"], "^error: './nowhere' is no folder; pass one that"),
+        (["support", "./nowhere"], "^error: './nowhere' is no folder; pass one that"),
         (["claims", "--results", "/nowhere"], "error: there is no folder of results at /nowhere; pass"),
     ],
 )
