@@ -6,13 +6,12 @@ import doctest
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-from architectures import build
+from saved_models import save_model
 
 import posym_profile
-from posym_profile import binding_prompts, interventions
+from posym_profile import binding_prompts, interventions, load_model
 from posym_profile.report._prompt_files import read_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +49,9 @@ SKIPPED = [module for module in MODULES if "doctest: +SKIP" in module.read_text(
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", SKIPPED, ids=lambda path: path.stem)
-def test_examples_that_need_a_model_run(path: Path, tokenizer: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_examples_that_need_a_model_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines that doctests skip, on a tiny model; ``load_model`` gives it, too, whatever is asked for."""
-    model = build("Gemma3", vocab_size=len(tokenizer), num_hidden_layers=6, sliding_window=512).requires_grad_(False)
+    model, tokenizer = load_model(str(save_model(tmp_path / "model", num_hidden_layers=6)), device="cpu")
     prompts = binding_prompts(tokenizer, facts=4, count=2)
     (tmp_path / "prompts.txt").write_text("[[Ann likes red.]] [[Bob likes blue.]] Bob likes <<blue|red>>\n")
     monkeypatch.chdir(tmp_path)
