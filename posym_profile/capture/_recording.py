@@ -72,8 +72,7 @@ class Recorder:
             visible=visible(rows),
             rows=rows,
         )
-        sound = call.query.isfinite().all() & call.keys.isfinite().all()
-        require(sound, lambda: self.describe_not_finite(module))
+        require(call.query.isfinite().all() & call.keys.isfinite().all(), lambda: self.describe_not_finite(module))
         if hasattr(module, "indexer"):
             self.check_sparse(call)
         return call

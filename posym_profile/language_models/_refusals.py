@@ -65,8 +65,7 @@ def read_supported_decoders() -> dict[str, Any]:
 def check_configuration(model: nn.Module) -> None:
     """Raise if a model's configuration, or its kind in the sweep, is refused: known without running it."""
     config = getattr(model, "config", None)
-    rows = read_supported_decoders()["decoders"]
-    refused = {row["kind"]: row["why"] for row in rows if row["verdict"] == "refused"}
+    refused = {row["kind"]: row["why"] for row in read_supported_decoders()["decoders"] if row["verdict"] == "refused"}
     if why := find_refused_setting(config) or refused.get(getattr(config, "model_type", None)):
         raise make_unsupported_error(model, why)
 

@@ -83,9 +83,8 @@ def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) 
     drafts = []
     for asked in (1 + draw_balanced(facts - 1, count, generator)).tolist():
         listed = shuffle(list(names), facts, generator)
-        blocks, after = [f" {name}" for name in listed], f". {listed[asked - 1]}"
-        answers = [names[name] for name in listed]
-        drafts.append(Draft(before="", blocks=blocks, after=after, answers=answers, target=asked))
+        blocks, answers = [f" {name}" for name in listed], [names[name] for name in listed]
+        drafts.append(Draft(before="", blocks=blocks, after=f". {listed[asked - 1]}", answers=answers, target=asked))
     return draft_prompts(tokens, drafts)
 
 
