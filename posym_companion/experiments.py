@@ -331,7 +331,7 @@ def _run_alone(name: str, work: Path) -> Iterator[None]:
     The system lets the lock go with its process, so that one that was killed stops nobody.
     """
     work.mkdir(parents=True, exist_ok=True)
-    lock, owner = FileLock(work / "running.lock", timeout=0), work / "running.txt"
+    lock, owner = FileLock(work / "running.lock", timeout=0, thread_local=False), work / "running.txt"
     try:
         lock.acquire()
     except Timeout:

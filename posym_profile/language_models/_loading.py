@@ -38,7 +38,7 @@ def require_one_place(device: str, device_map: object) -> None:
 NEEDED = {
     "config.json": ("config.json", "adapter_config.json"),
     "model.safetensors": ("*.safetensors",),
-    "tokenizer.json": ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken"),
+    "tokenizer.json": ("tokenizer.json", "tekken.json", "*vocab*", "*.model", "*.tiktoken"),
 }
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 SAVED = "one that model.save_pretrained(folder) and tokenizer.save_pretrained(folder) wrote"

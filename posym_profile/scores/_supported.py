@@ -38,7 +38,7 @@ def find_support(name: str) -> tuple[Verdict, str]:
         try:
             config = load_config(name)
         except OSError as error:
-            if not name.isidentifier():
+            if "/" in name or os.path.lexists(name):
                 raise
             kinds = f"one of {len(rows)} kinds of transformers, asked for as llama or LlamaForCausalLM"
             raise OSError(f"{error}, nor {kinds}: posym_profile.scores.read_supported_decoders() lists them") from error
