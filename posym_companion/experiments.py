@@ -186,8 +186,9 @@ class Experiment:
         threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
         places = {"jobs": jobs, "cluster": cluster, "threads": threads}
         with contextlib.ExitStack() as stack:
-            for setting in todo if cluster is None else ():
-                stack.enter_context(_run_alone(setting.name, work_folder(setting.name, folder=folder)))
+            alone = [stack.enter_context(contextlib.ExitStack()) for _ in todo]
+            for setting, lock in zip(todo, alone, strict=True) if cluster is None else ():
+                lock.enter_context(_run_alone(setting.name, work_folder(setting.name, folder=folder)))
             stack.callback(HELD.clear)
             for place, output in run_grid(partial(run_setting, **asked), todo, **places):
                 setting = todo[place]
@@ -195,6 +196,7 @@ class Experiment:
                 output["arrays"] = stored_arrays(setting.name, output["arrays"])
                 result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **output)
                 UnfinishedWork(work_folder(setting.name, folder=folder)).remove()
+                alone[place].close()
                 yield result
 
 

@@ -141,6 +141,11 @@ def test_of_two_runs_of_one_setting_the_second_says_who_runs_and_a_killed_one_st
     assert [found.name for found in experiment.run([Setting("two")], folder=tmp_path)] == ["trial/two"]
     other.kill()
     other.communicate()
+    # What is kept is nobody's any more, while the run goes on.
+    going = experiment.run([Setting("three"), Setting("four")], folder=tmp_path)
+    next(going)
+    assert [path.name for path in work.parent.glob(".[tf]*")] == [".four.work"]
+    going.close()
     assert [found.name for found in experiment.run([Setting()], folder=tmp_path, force=force)] == ["trial/one"]
     assert not list(work.parent.glob(".*"))
 

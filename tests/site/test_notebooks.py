@@ -137,6 +137,7 @@ def select_definitions(notebook: NotebookNode, code: str) -> str:
 @pytest.mark.parametrize("name", list_solutions())
 def test_the_python_that_texts_show_runs_behind_the_cells_of_their_chapter(name: str) -> None:
     notebook, code = list_solutions()[name]
+    code = code.replace("(800,", "(8,")  # sequences, which take a minute
     exec(f"{select_definitions(notebook, code)}\n{code}", {})
 
 
