@@ -129,10 +129,13 @@ with _run_alone("trial/one", Path(sys.argv[1])):
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("loaded", [False, True])
 def test_of_two_runs_of_one_setting_the_second_says_who_runs_and_a_killed_one_stops_nobody(
-    trial, tmp_path, loaded, force
+    trial, tmp_path, request, loaded, force
 ):
     experiment, work = (trial.of_models if loaded else trial.of_settings), work_folder("trial/one", folder=tmp_path)
     other = subprocess.Popen([sys.executable, "-c", HOLDS, str(work)], stdout=subprocess.PIPE)
+    request.addfinalizer(other.stdout.close)
+    request.addfinalizer(other.wait)
+    request.addfinalizer(other.kill)
     assert other.stdout.readline()
     said = rf"^trial/one is being run by process {other.pid} since \d{{4}}-.*; wait for it, or pass another --results f"
     with pytest.raises(ResultError, match=said):
@@ -140,7 +143,7 @@ def test_of_two_runs_of_one_setting_the_second_says_who_runs_and_a_killed_one_st
     assert trial.measured == []
     assert [found.name for found in experiment.run([Setting("two")], folder=tmp_path)] == ["trial/two"]
     other.kill()
-    other.communicate()
+    other.wait()
     # What is kept is nobody's any more, while the run goes on.
     going = experiment.run([Setting("three"), Setting("four")], folder=tmp_path)
     next(going)
