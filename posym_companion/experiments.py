@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+import os
 import re
 import time
 import uuid
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
 from posym_companion.results import (
@@ -158,7 +161,7 @@ class Experiment:
 
         A result that is there with the same settings is read, not run, and comes first. Until a result is kept, what
         its measurement goes on from lies in :func:`posym_companion.results.work_folder`; only on a cluster, whose
-        machines need not share a disk, a measurement that is cut short begins anew. With ``force`` all are run again.
+        machines need not share a disk, a measurement that is cut short begins again. With ``force`` all are run again.
         """
         check_places(jobs, cluster)
         folder = Path(folder) if folder is not None else find_results_folder()
@@ -182,16 +185,19 @@ class Experiment:
         }
         threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
         places = {"jobs": jobs, "cluster": cluster, "threads": threads}
-        try:
+        with contextlib.ExitStack() as stack:
+            alone = [stack.enter_context(contextlib.ExitStack()) for _ in todo]
+            for setting, lock in zip(todo, alone, strict=True) if cluster is None else ():
+                lock.enter_context(_run_alone(setting.name, work_folder(setting.name, folder=folder)))
+            stack.callback(HELD.clear)
             for place, output in run_grid(partial(run_setting, **asked), todo, **places):
                 setting = todo[place]
                 dims = self.dims(setting) if callable(self.dims) else self.dims
                 output["arrays"] = stored_arrays(setting.name, output["arrays"])
                 result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **output)
                 UnfinishedWork(work_folder(setting.name, folder=folder)).remove()
+                alone[place].close()
                 yield result
-        finally:
-            HELD.clear()
 
 
 def run_setting(
@@ -318,6 +324,31 @@ def finish_part(work: Path | None, name: str, measure: Callable[[], dict[str, np
     if path is not None:
         write_part(path, part)
     return part
+
+
+@contextlib.contextmanager
+def _run_alone(name: str, work: Path) -> Iterator[None]:
+    """Let nobody else run a setting within the block; raise, with who it is, if another process does already.
+
+    The system lets the lock go with its process, so that one that was killed stops nobody.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    lock, owner = FileLock(work / "running.lock", timeout=0, thread_local=False), work / "running.txt"
+    try:
+        lock.acquire()
+    except Timeout:
+        who = owner.read_text("utf-8") if owner.exists() else "another process"
+        raise ResultError(f"{name} is being run by {who}; wait for it, or pass another --results folder") from None
+    try:
+        owner.write_text(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}", "utf-8")
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not on Windows, where what is locked stays
+            owner.unlink()
+            (work / "running.lock").unlink()
+        lock.release()
+        with contextlib.suppress(OSError):  # unfinished work stays
+            work.rmdir()
 
 
 def _begin(work: Path, setting: Any, *, force: bool) -> None:

@@ -25,7 +25,7 @@ class FigureWidget(anywidget.AnyWidget):
     """A :class:`posym_figures.SliderFigure` that takes any value between the ends of its sliders.
 
     Attributes:
-        values: slider name -> value. Assigning computes the figure anew before it returns; names that are left out keep
+        values: slider name -> value. Assigning recomputes the figure before it returns; names that are left out keep
             theirs. If the function raises, the assignment does, and the figure stays as it was and shows the error.
         arrays: what the function returned for these values, an array for each panel.
         error: what went wrong with the last values that were asked for, or nothing.

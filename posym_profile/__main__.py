@@ -78,9 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     dtypes = ("float32", "float64", "bfloat16", "float16")
     profile.add_argument("--dtype", choices=dtypes, help="of weights and passes (default: the checkpoint's)")
     profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
-    cube = (
-        "also tell a block's symbol, its origin and its place apart; as many passes more for a prompt as it has blocks"
-    )
+    cube = "also tell a block's symbol, origin and place apart; as many passes more a prompt as it has blocks"
     profile.add_argument("--cube", action="store_true", help=cube)
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")

@@ -1,7 +1,7 @@
 """What random weights give: scores, frequency use and the planes' law of a language model that has learned nothing.
 
 A number that a trained model shares with its own architecture and random weights is not a trace of learning. Here the
-packaged Gemma is measured as it is, taught to bind, and three times with weights drawn anew as training would begin
+packaged Gemma is measured as it is, taught to bind, and three times with weights drawn again, as training would begin
 with them, on the same prompts: two wordings at two lengths. This project's own. Scores are given at the papers'
 temperature of the weights over pairs of blocks and with all pairs weighed alike, since correlations depend on it.
 """

@@ -69,7 +69,7 @@ def draw_hop_questions(
 
     A longer version has more items in the target window and more between it and the query, in between those of the
     shorter version; the answer stays. In Number the query's integer follows the answer's place, and integers off the
-    path, which never matter, point anywhere before themselves at each length anew.
+    path, which never matter, point anywhere before themselves, drawn again at each length.
     """
     if task not in HOP_TASKS:
         raise ValueError(f"task must be one of {', '.join(map(repr, HOP_TASKS))}; got {task!r}")

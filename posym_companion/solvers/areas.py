@@ -21,7 +21,7 @@ def detection(
 ) -> Estimate:
     """Return the chance that one of the chosen heads scores above one of the others, ties counting half; 0.5 is blind.
 
-    The interval draws chosen heads and others anew, each among themselves. It takes heads as independent, or, with
+    The interval draws chosen heads and others again, each among themselves. It takes heads as independent, or, with
     ``groups``, a label per head, whole groups of heads.
 
     >>> detection(np.array([0.9, 0.8, 0.1]), np.array([True, False, False])).value

@@ -1,6 +1,6 @@
 """Scores of the small decoders' heads before any training: the null of random weights for models that solve.
 
-Every ensemble of two or more layers of :mod:`posym_companion.solvers.task_solvers` is drawn anew three times, as
+Every ensemble of two or more layers of :mod:`posym_companion.solvers.task_solvers` is drawn again three times, as
 its training would begin, and its heads are scored on prompts of as many facts as it learns. This project's own. One
 result holds all of their scores, another what frequencies they use.
 

@@ -83,7 +83,7 @@ class Encoding(nn.Module):
         self.shape = shape
 
     def redraw(self) -> None:
-        """Draw all parameters anew, normal and in float64, so that each of them counts."""
+        """Draw all parameters again, normal and in float64, so that each of them counts."""
         for parameter in self.parameters():
             parameter.data = torch.randn(parameter.shape, dtype=torch.float64).to(parameter.device)
 

@@ -55,7 +55,7 @@ def cache_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None
             damage = find_damage(folder, key)
             if damage is None:
                 return folder
-            warnings.warn(f"{folder} is damaged ({damage}); it is converted anew", UserWarning, stacklevel=3)
+            warnings.warn(f"{folder} is damaged ({damage}); it is converted again", UserWarning, stacklevel=3)
         work = root / f".{folder.name}{UNFINISHED}"
         _remove_killed(root, name, held=work)
         free = shutil.disk_usage(root).free

@@ -61,7 +61,7 @@ function render({ model, el }) {
     box.replaceChildren(svg);
   };
   const drawAll = () => panels.forEach((_, place) => draw(place));
-  // Sizes are read together and kept: reading them between drawings would lay the page out anew each time.
+  // Sizes are read together and kept: reading them between drawings would lay the page out again each time.
   const sizesNow = () => boxes.map((box) => [box.clientWidth || 360, box.clientHeight || 260]);
   let sizes = sizesNow();
 

@@ -36,7 +36,7 @@ export const askFirst = (figure, { answer, start, limits, because }) => {
   };
   form.addEventListener("submit", (event) => (event.preventDefault(), open(judge())));
   form.querySelector("[type=button]").addEventListener("click", () => open(dragged ? "Dotted lines mark the right heights." : `The answer: ${right}.`));
-  // A copy that a reader saved asks anew.
+  // A copy that a reader saved asks again.
   fields.disabled = form.hidden = false;
   delete form.dataset.done;
   labels.forEach((label) => delete label.dataset.right);

@@ -92,7 +92,7 @@ const ofSeries = (panel, at, axis) => {
 };
 const quoted = (value) => {
   const text = String(value ?? "");
-  return /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 };
 // The state, a title -> value mapping, stands in every row; rows are [panel, series, x, y, lower, upper], cut short at will.
 export const csvOf = (state, rows) => {

@@ -5,12 +5,4 @@ from posym_profile.capture._capturing import capture, find_input_device, forward
 from posym_profile.capture._routes import Route
 from posym_profile.capture._wrappers import unwrap
 
-__all__ = [
-    "AttentionInputs",
-    "Route",
-    "capture",
-    "find_input_device",
-    "forward_with_hook",
-    "hook_attention",
-    "unwrap",
-]
+__all__ = ["AttentionInputs", "Route", "capture", "find_input_device", "forward_with_hook", "hook_attention", "unwrap"]

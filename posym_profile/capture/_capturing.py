@@ -28,6 +28,7 @@ from posym_profile.capture._routes import ROUTES, Route, replace_forward, wrap_i
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import (
     check_attention_kind,
+    check_configuration,
     check_decoder,
     check_uncompiled,
     make_unsupported_error,
@@ -177,7 +178,11 @@ def check_model(model: nn.Module) -> None:
     """Raise if a model cannot be run, or would run otherwise than in use."""
     get_input_embeddings(model)
     check_decoder(getattr(model, "config", None), type(model).__name__)
-    require_evaluation(model)
+    try:
+        require_evaluation(model)
+    except ValueError:  # which is worth mending in a supported model alone
+        check_configuration(model)
+        raise
 
 
 def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from posym_core._checks import Checks, require
-from posym_profile.language_models._model_summary import get_text_config
+from posym_profile.capture._wrappers import get_text_config
 
 WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attention_mask (1 for tokens, 0 for padding)"
 

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from posym_core._checks import require
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._routes import PRODUCTS, SOFTMAXES
-from posym_profile.language_models._refusals import PLAIN, UnsupportedModelError, make_unsupported_error
+from posym_profile.language_models._refusals import PLAIN, UnsupportedModelError, make_unsupported_error, name_module
 
 # Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
 HIDDEN_BELOW = -9_999.0
@@ -72,9 +72,15 @@ class Recorder:
             visible=visible(rows),
             rows=rows,
         )
+        require(call.query.isfinite().all() & call.keys.isfinite().all(), lambda: self.describe_not_finite(module))
         if hasattr(module, "indexer"):
             self.check_sparse(call)
         return call
+
+    def describe_not_finite(self, module: nn.Module) -> str:
+        """Return the refusal of a layer whose numbers are NaN or infinite."""
+        name = f"{type(self.model).__name__}: {name_module(self.model, module)}"
+        return f"{name} yields numbers that are not finite; load the weights again, or in another dtype"
 
     def select_rows(self, tokens: int, device: torch.device) -> Tensor:
         """Return the chosen rows, counted from 0."""
@@ -141,9 +147,7 @@ class Recorder:
         if given.shape != expected.shape:
             return
         if not bool(given.isfinite().all()):
-            raise ValueError(
-                f"{type(self.model).__name__}: attention call {call.index} yields numbers that are not finite"
-            )
+            raise ValueError(self.describe_not_finite(call.module))
         error = (expected - given).abs().max() / expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
         # Rounded logits are off in proportion to their size, and weights by as much as logits.
         largest = float(call.logits().abs().max())

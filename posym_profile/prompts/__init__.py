@@ -8,11 +8,11 @@ from posym_profile.prompts._drafts import (
     draft_prompts,
     draw_balanced,
     find_single_words,
+    read_reference_text,
     shuffle,
 )
 from posym_profile.prompts._lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts
-from posym_profile.prompts._text import read_reference_text
 
 __all__ = [
     "PROMPT_TASKS",

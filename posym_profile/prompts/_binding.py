@@ -132,13 +132,8 @@ def binding_prompts(
             chosen = [verbs[i] for i in draw_balanced(len(verbs), facts + lead, apart).tolist()]
         words = zip(people, chosen, given, strict=True)
         sentences = [wording.fact.format(name=name, verb=verb, attribute=thing) for name, verb, thing in words]
-        drafts.append(
-            Draft(
-                before="".join(sentences[facts:]),
-                blocks=sentences[:facts],
-                after=wording.write_query(people[asked], chosen[asked], question=not vary_frame),
-                answers=[attribute_ids[attribute] for attribute in given[:facts]],
-                target=asked,
-            )
-        )
+        before, blocks = "".join(sentences[facts:]), sentences[:facts]
+        after = wording.write_query(people[asked], chosen[asked], question=not vary_frame)
+        answers = [attribute_ids[attribute] for attribute in given[:facts]]
+        drafts.append(Draft(before=before, blocks=blocks, after=after, answers=answers, target=asked))
     return draft_prompts(tokens, drafts)

@@ -22,9 +22,9 @@ from posym_profile.prompts._drafts import (
     draft_prompts,
     draw_balanced,
     find_single_words,
+    read_reference_text,
     shuffle,
 )
-from posym_profile.prompts._text import read_reference_text
 
 PLACES = ("first", "second", "third", "fourth")
 # Alternatives to the token that follows a window of running text, with it.
@@ -42,19 +42,13 @@ def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, plac
     require_counts(facts=(facts, max(2, asked + 1)), count=(count, 1))
     tokens = PromptTokens(tokenizer)
     names = find_single_words(tokens, "names", facts)
+    before, after = " Here is a list of names:", f" and so on. The {place} name in the list is"
     generator = torch.Generator().manual_seed(seed)
     drafts = []
     for _ in range(count):
         listed = shuffle(list(names), facts, generator)
-        drafts.append(
-            Draft(
-                before=" Here is a list of names:",
-                blocks=[f" {name}," for name in listed],
-                after=f" and so on. The {place} name in the list is",
-                answers=[names[name] for name in listed],
-                target=asked,
-            )
-        )
+        blocks, answers = [f" {name}," for name in listed], [names[name] for name in listed]
+        drafts.append(Draft(before=before, blocks=blocks, after=after, answers=answers, target=asked))
     return draft_prompts(tokens, drafts)
 
 
@@ -70,15 +64,9 @@ def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -
     drafts = []
     for asked in draw_balanced(facts, count, generator).tolist():
         listed, given = shuffle(list(keys), facts, generator), shuffle(list(values), facts, generator)
-        drafts.append(
-            Draft(
-                before="",
-                blocks=[f" {key}: {value}\n" for key, value in zip(listed, given, strict=True)],
-                after=f" {listed[asked]}:",
-                answers=[values[value] for value in given],
-                target=asked,
-            )
-        )
+        blocks = [f" {key}: {value}\n" for key, value in zip(listed, given, strict=True)]
+        answers = [values[value] for value in given]
+        drafts.append(Draft(before="", blocks=blocks, after=f" {listed[asked]}:", answers=answers, target=asked))
     return draft_prompts(tokens, drafts)
 
 
@@ -95,15 +83,8 @@ def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) 
     drafts = []
     for asked in (1 + draw_balanced(facts - 1, count, generator)).tolist():
         listed = shuffle(list(names), facts, generator)
-        drafts.append(
-            Draft(
-                before="",
-                blocks=[f" {name}" for name in listed],
-                after=f". {listed[asked - 1]}",
-                answers=[names[name] for name in listed],
-                target=asked,
-            )
-        )
+        blocks, answers = [f" {name}" for name in listed], [names[name] for name in listed]
+        drafts.append(Draft(before="", blocks=blocks, after=f". {listed[asked - 1]}", answers=answers, target=asked))
     return draft_prompts(tokens, drafts)
 
 

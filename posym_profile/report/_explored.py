@@ -148,6 +148,7 @@ def _make_input(
     """Return an input of the explorer; a prompt is called by its name and how it ends."""
     tokens = [decode_tokens(ids, tokenizer) for ids in prompts.input_ids.tolist()]
     whole = [" ".join("".join(texts).split()) for texts in tokens]
+    ends = [text if len(text) <= 48 else f"… {text[-48:]}" for text in whole]
     blocks = f"{format_count(prompts.blocks, 'block')} of {format_count(prompts.block_length, 'token')}"
     kind = f"{format_count(len(prompts), 'prompt')} of {format_count(prompts.input_ids.shape[1], 'token')}"
     return HeadInput(
@@ -159,10 +160,7 @@ def _make_input(
         span=cuts.span,
         lengths=cuts.lengths,
         arrays=arrays,
-        labels=[
-            f"{label}: {text if len(text) <= 48 else '… ' + text[-48:]}"
-            for label, text in zip(prompts.names, whole, strict=True)
-        ],
+        labels=[f"{label}: {end}" for label, end in zip(prompts.names, ends, strict=True)],
     )
 
 

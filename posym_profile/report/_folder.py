@@ -73,12 +73,13 @@ def write_profile(folder: Path, scores: Dataset, pages: Mapping[str, bytes]) -> 
     """Write a profile with its pages to its folder: beside its place, and then in one step there."""
     contents = {HEADS: _write_csv(tabulate_heads(scores)), **pages}
     place = folder.absolute()
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    beside, replaced = (place.with_name(f".{place.name}.{os.getpid()}{end}") for end in ("", ".replaced"))
     try:
         write_files(beside, {**contents, SCORES: bytes(scores.to_netcdf(engine="scipy"))})
         if place.exists():
-            shutil.rmtree(place)
+            place.rename(replaced)  # in one step, as half of it would be taken for a profile
         beside.rename(place)
+        shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

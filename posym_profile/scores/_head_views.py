@@ -51,11 +51,7 @@ class Cuts:
 
 
 def make_head_views(
-    model: nn.Module,
-    input_ids: Int[Tensor, "prompt token"],
-    cuts: Cuts,
-    *,
-    progress: bool = False,
+    model: nn.Module, input_ids: Int[Tensor, "prompt token"], cuts: Cuts, *, progress: bool = False
 ) -> dict[str, np.ndarray]:
     """Measure what the explorer shows of every head on every prompt; :func:`average_views` makes means of it.
 

@@ -22,8 +22,7 @@ from posym_profile.capture._capturing import (
     forward_with_hook,
     get_input_embeddings,
 )
-from posym_profile.capture._wrappers import unwrap
-from posym_profile.language_models._model_summary import get_text_config
+from posym_profile.capture._wrappers import get_text_config, unwrap
 from posym_profile.planes._shifted_keys import move_to_cpu
 from posym_profile.scores._head_table import LABELS
 from posym_profile.scores._layer_measurement import stack_padded

@@ -9,14 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.metrics import (
-    BlockLayout,
-    FrequencyShares,
-    Heads,
-    cross_logits,
-    frequency_shares,
-    frequency_use,
-)
+from posym_core.metrics import BlockLayout, FrequencyShares, Heads, cross_logits, frequency_shares, frequency_use
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.planes._rotary_planes import Planes
 

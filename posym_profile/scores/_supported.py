@@ -1,38 +1,19 @@
-"""Find whether a model is supported, from its configuration or its class alone: no weights are loaded.
-
-``decoders.json`` is what the sweep over every causal decoder of transformers found: each kind was built small with
-random weights and compared with its own attention weights on keys that were truly moved, or refused.
-"""
+"""Find whether a model is supported, from its configuration or its class alone: no weights are loaded."""
 
 from __future__ import annotations
 
-import functools
-import json
 import os
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from posym_profile.language_models._loading import load_config
+from posym_profile.language_models._refusals import TABLE as TABLE
+from posym_profile.language_models._refusals import find_refused_setting, read_supported_decoders
 
-TABLE = Path(__file__).with_name("decoders.json")
 Verdict = Literal["exact", "swapped keys", "refused", "not tried"]
 WORDS = {
     "exact": "supported, exact",
     "swapped keys": "supported; its keys mix neighbouring tokens, so that swaps are of keys",
 }
-# Values of settings with which a profile refuses a model of any kind, and why.
-REFUSED_SETTINGS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "is_causal": ((False,), "attends as an encoder"),
-    "use_bidirectional_attention": ((True,), "attends as an encoder"),
-    "alibi": ((True,), "adds a bias to its logits"),
-    "position_embedding_type": ((None, "absolute", "nope"), "has no rotary encoding"),
-}
-
-
-@functools.cache
-def read_supported_decoders() -> dict[str, Any]:
-    """Read the results of the sweep: ``transformers``, the version, and ``decoders``, a row a kind."""
-    return json.loads(TABLE.read_text("utf-8"))
 
 
 def find_support(name: str) -> tuple[Verdict, str]:
@@ -54,10 +35,15 @@ def find_support(name: str) -> tuple[Verdict, str]:
     rows = table["decoders"]
     called = [row for row in rows if name.casefold() in (row["kind"].casefold(), row["model"].casefold())]
     if not called or os.path.isdir(name):
-        config = load_config(name)
-        for setting, (values, why) in REFUSED_SETTINGS.items():
-            if getattr(config, setting, "") in values:
-                return "refused", f"{name}: refused\n{why} ({setting} in its configuration)"
+        try:
+            config = load_config(name)
+        except OSError as error:
+            if "/" in name or os.path.lexists(name):
+                raise
+            kinds = f"one of {len(rows)} kinds of transformers, asked for as llama or LlamaForCausalLM"
+            raise OSError(f"{error}, nor {kinds}: posym_profile.scores.read_supported_decoders() lists them") from error
+        if why := find_refused_setting(config):
+            return "refused", f"{name}: refused\n{why}"
         called = [row for row in rows if row["kind"] == config.model_type]
         if not called:
             decoders = f"the {len(rows)} causal decoders of transformers {table['transformers']}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections import namedtuple
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from posym_companion import experiments
 from posym_companion.book import run_experiment, runs
 from posym_companion.experiments import Experiment, finish_part
 from posym_companion.results import list_results, load_result, work_folder
+from posym_core.store import ResultError
 from posym_core.store import _parallel as parallel
 from posym_core.store import _resuming as resuming
 
@@ -113,6 +116,49 @@ def test_a_killed_run_goes_on_only_with_what_it_was_begun_with(trial, tmp_path, 
     assert not work_folder("trial/one", folder=tmp_path).exists()
 
 
+HOLDS = """
+import sys, time
+from pathlib import Path
+from posym_companion.experiments import _run_alone
+with _run_alone("trial/one", Path(sys.argv[1])):
+    print(flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_of_two_runs_of_one_setting_the_second_says_who_runs_and_a_killed_one_stops_nobody(
+    trial, tmp_path, request, loaded, force
+):
+    experiment, work = (trial.of_models if loaded else trial.of_settings), work_folder("trial/one", folder=tmp_path)
+    other = subprocess.Popen([sys.executable, "-c", HOLDS, str(work)], stdout=subprocess.PIPE)
+    request.addfinalizer(other.stdout.close)
+    request.addfinalizer(other.wait)
+    request.addfinalizer(other.kill)
+    assert other.stdout.readline()
+    said = rf"^trial/one is being run by process {other.pid} since \d{{4}}-.*; wait for it, or pass another --results f"
+    with pytest.raises(ResultError, match=said):
+        list(experiment.run([Setting()], folder=tmp_path, force=force))
+    assert trial.measured == []
+    assert [found.name for found in experiment.run([Setting("two")], folder=tmp_path)] == ["trial/two"]
+    other.kill()
+    other.wait()
+    # What is kept is nobody's any more, while the run goes on.
+    going = experiment.run([Setting("three"), Setting("four")], folder=tmp_path)
+    next(going)
+    assert [path.name for path in work.parent.glob(".[tf]*")] == [".four.work"]
+    going.close()
+    assert [found.name for found in experiment.run([Setting()], folder=tmp_path, force=force)] == ["trial/one"]
+    assert not list(work.parent.glob(".*"))
+
+
+def test_machines_of_a_cluster_do_not_wait_for_each_other(trial, tmp_path, monkeypatch):
+    in_another_process(monkeypatch)
+    with experiments._run_alone("trial/one", work_folder("trial/one", folder=tmp_path)):
+        assert len(list(trial.of_models.run([Setting()], folder=tmp_path, cluster="tcp://somewhere:1"))) == 1
+
+
 def test_a_damaged_part_is_measured_again(trial, tmp_path):
     trial.killed = True
     with pytest.raises(KeyboardInterrupt):
@@ -176,7 +222,7 @@ def test_a_process_loads_a_model_once_for_its_settings(trial, tmp_path, monkeypa
     found = list(trial.of_models.run(settings, folder=tmp_path, **places))
     assert [result.name for result in found] == ["trial/one", "trial/two", "trial/three"]
     assert trial.loads == ["first", "second"]
-    # Another run loads anew: the files of a model may have changed.
+    # Another run loads again: the files of a model may have changed.
     list(trial.of_models.run(settings[:1], folder=tmp_path, force=True, **places))
     assert trial.loads == ["first", "second", "first"]
     assert not parallel.HELD

@@ -1,12 +1,14 @@
 """What a reader keeps of a slider figure on a page: its state, its drawings, its numbers, and a page of its own."""
 
 import csv
+import io
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import finish_site
 import numpy as np
 import pytest
+from in_browser import functions
 
 from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 
@@ -118,6 +120,14 @@ def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     assert [row["series"] + row["x"] for row in rows if row["panel"] == "C"][:4] == ["00", "01", "02", "10"]
     assert rows[-1]["series"] == "sum"
     assert float(rows[-1]["y"]) == pytest.approx(expected[4]["sum"], abs=1e-3)
+
+
+def test_cells_that_would_tear_a_row_are_quoted(browser) -> None:
+    cells = ["a\rb", "a\nb", "a,b", '"a"', "a"]
+    page = functions(browser, "core.js", "keep.js")
+    text = page.evaluate("rows => csvOf({}, rows)", [["P", cell, 1, 2] for cell in cells])
+    page.close()
+    assert [row["series"] for row in csv.DictReader(io.StringIO(text, newline=""))] == cells
 
 
 def test_drawings_as_svg_carry_their_looks(opened, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ class Outcome:
         """The kind in the table of supported models, but for the version that it came with."""
         verdict = "refused" if self.reason else "swapped keys" if self.kind in MIXED else "exact"
         # The reason without module, ways out, and numbers of this small model.
-        why = re.sub(r"^(?: \(\w+\)|, attention call \d+:)? ", "", self.reason.removeprefix(self.model))
+        why = re.sub(r"^(?: \(\w+\)|, [\w.]+:)? ", "", self.reason.removeprefix(self.model))
         why = re.split(r"; | \(|, so that|: none", why)[0]
         planes = "; ".join(sorted({re.sub(r", \d+", "", layout) for layout in self.layouts.split("; ")}))
         return {"kind": self.kind, "model": self.model, "verdict": verdict, "why": why, "planes": planes}

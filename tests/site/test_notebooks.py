@@ -104,6 +104,43 @@ def test_folds_are_proofs_and_solutions() -> None:
     none_has(others)
 
 
+def list_solutions() -> dict[str, tuple[NotebookNode, str]]:
+    """The Python that is shown in texts of chapters, which no cell runs; tools of others have a test of their own."""
+    fences = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    texts = {
+        path: "\n".join(x.source for x in book.cells if x.cell_type == "markdown") for path, book in notebooks().items()
+    }
+    shown = {path: "".join(fences.findall(text)) for path, text in texts.items() if path.stem != "your_model"}
+    return {path.stem: (notebooks()[path], code) for path, code in shown.items() if code}
+
+
+def list_names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, context)}
+
+
+def select_definitions(notebook: NotebookNode, code: str) -> str:
+    """Imports, functions and values of a chapter's cells that some code reads, and what these read in turn."""
+    tree, chosen = ast.parse(code), list[ast.stmt]()
+    wanted = list_names(tree, ast.Load) - list_names(tree, ast.Store)
+    for statement in reversed([x for cell in in_sight(notebook) for x in ast.parse(cell.source).body]):
+        defined = list_names(statement, ast.Store) if isinstance(statement, ast.Assign) else set[str]()
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            defined = {name.asname or name.name for name in statement.names}
+        elif isinstance(statement, ast.FunctionDef):
+            defined = {statement.name}
+        if defined & wanted:
+            chosen.insert(0, statement)
+            wanted |= list_names(statement, ast.Load)
+    return ast.unparse(ast.Module(chosen, []))
+
+
+@pytest.mark.parametrize("name", list_solutions())
+def test_the_python_that_texts_show_runs_behind_the_cells_of_their_chapter(name: str) -> None:
+    notebook, code = list_solutions()[name]
+    code = code.replace("(800,", "(8,")  # sequences, which take a minute
+    exec(f"{select_definitions(notebook, code)}\n{code}", {})
+
+
 def plain(number: str) -> str:
     """A number as it is compared: without spaces, commas and a leading zero."""
     number = re.sub(r"[\s,]", "", number)

@@ -1,4 +1,4 @@
-"""The scripts behind the make targets: what is kept and what is made anew, the environment, and the lock."""
+"""The scripts behind the make targets: what is kept and what is made again, the environment, and the lock."""
 
 from __future__ import annotations
 

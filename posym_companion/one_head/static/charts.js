@@ -1,4 +1,4 @@
-// Small charts of lines that are drawn anew while numbers come in.
+// Small charts of lines that are drawn again while numbers come in.
 import { canvas, css, level, node, putLine, putText, scale, shade, tenth, ticks } from "../../../posym_figures/static/core.js";
 
 const pathOf = (points, x, y) =>

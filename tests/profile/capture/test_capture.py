@@ -1,16 +1,20 @@
+import re
 import threading
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from architectures import ROTARY, build, shared, tokens
+from every_decoder import tiny_config
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.llama import modeling_llama
 
 from posym_profile.capture._capturing import capture, forward_with_hook, hook_attention
+from posym_profile.language_models import UnsupportedModelError
 from posym_profile.planes._rotary_planes import find_planes
-from posym_profile.scores._profiling import profile
+from posym_profile.scores import origin_cube, profile
 
 # The model's own float32 weights against ours, and one attention kernel against another.
 WEIGHT_ERROR = 1e-5
@@ -191,11 +195,34 @@ def test_a_model_in_training_mode_that_drops_nothing_is_measured():
         assert torch.equal(one.weights(), other.weights())
 
 
-def test_weights_that_are_not_numbers_are_refused():
-    model = build("Llama")
-    model.model.layers[1].self_attn.k_proj.weight.data[3, 5] = torch.nan
-    with pytest.raises(ValueError, match="attention call 1 yields numbers that are not finite"):
-        find_planes(model, 44)
+@pytest.mark.parametrize(("kind", "changed"), [("gpt2", {}), ("falcon", {"alibi": True, "attention_dropout": 0.1})])
+def test_a_model_that_is_refused_anyhow_is_not_sent_to_evaluation_first(kind, changed):
+    config = tiny_config(transformers.CONFIG_MAPPING[kind])
+    for name, value in changed.items():
+        setattr(config, name, value)
+    model, whys = transformers.AutoModelForCausalLM.from_config(config), {}
+    for training in (False, True):
+        with pytest.raises(UnsupportedModelError) as refused:
+            find_planes(model.train(training), 44)
+        whys[training] = re.search("has no rotary encoding|adds a bias to its logits", str(refused.value))[0]
+    assert whys[True] == whys[False]
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+@pytest.mark.parametrize(("name", "layer"), [("Llama", "model.layers.1.self_attn"), ("GPT-J", "transformer.h.1.attn")])
+def test_numbers_that_are_not_finite_are_refused_by_the_name_of_their_layer(name, layer, number):
+    model, ids = build(name), tokens(1)
+    model.get_submodule(layer).k_proj.weight.data[3, 5] = number
+    said = rf"ForCausalLM: {layer} yields numbers that are not finite; load the weights again, or in another dtype$"
+    for read in (capture, lambda *_: find_planes(model, 44)):
+        with pytest.raises(ValueError, match=said):
+            read(model, ids)
+    # Of one token of the prompt alone, which the planes do not depend on.
+    model, first = build(name), layer.replace("1", "0")
+    model.get_input_embeddings().weight.data[ids[0, 7]] = number
+    for read in (profile, origin_cube):
+        with pytest.raises(ValueError, match=rf"ForCausalLM: {first} yields numbers that are not finite"):
+            read(model, ids, start=1, block_length=4)
 
 
 def test_weights_that_accelerate_brings_in_for_each_pass():

@@ -216,7 +216,7 @@ def test_adapters_are_looked_through():
     torch.testing.assert_close(logits_without(wrapped, ids), expected, atol=1e-5, rtol=1e-4)
 
 
-def test_modules_are_found_once_and_anew_where_they_were_replaced():
+def test_modules_are_found_once_and_again_where_they_were_replaced():
     model, passes = build("Llama"), []
     model.model.embed_tokens.register_forward_hook(lambda *_: passes.append(1))
     first = find_output_projections(model)

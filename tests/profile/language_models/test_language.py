@@ -23,8 +23,7 @@ from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model
 from posym_profile.language_models._packaged import MODELS, TAUGHT, load_finetuned_factors
-from posym_profile.prompts import binding_prompts
-from posym_profile.prompts._text import read_reference_text
+from posym_profile.prompts import binding_prompts, read_reference_text
 
 KEY = {"weights": "abc", "version": "1"}
 
@@ -76,10 +75,10 @@ def test_a_folder_is_made_once_and_then_found(make):
     (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
     (lambda folder: (folder / MANIFEST).write_text('{"files": {}, "key": {}}'), "made from something else"),
 ])  # fmt: skip
-def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
+def test_a_damaged_folder_is_named_and_made_again(make, damage, message):
     folder = make()
     damage(folder)
-    with pytest.warns(UserWarning, match=f"tiny-.* is damaged .*{message}.*; it is converted anew"):
+    with pytest.warns(UserWarning, match=f"tiny-.* is damaged .*{message}.*; it is converted again"):
         assert make() == folder
     assert find_damage(folder, KEY) is None
     assert seen(folder.parent) == [folder.name]
@@ -260,6 +259,33 @@ def test_weights_that_are_missing_are_refused_and_none_drawn(tmp_path):
     save_file(saved, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks weights .* asks for: model\.layers\.1\.self_attn\.q_proj\.weight$"):
         load_model(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_lacks_a_part_of_a_model_is_refused_by_the_name_of_its_file(tmp_path, lost):
+    folder = save_model(tmp_path / "model")
+    (folder / lost).unlink()
+    for read in (load_model, models.identify_model):
+        with pytest.raises(FileNotFoundError, match=rf"^the folder '.*model' has no {lost}; pass one that .* wrote$"):
+            read(str(folder))
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "nowhere/", "~/nowhere", "/nowhere", "a/b/c", "", "config.json"])
+def test_a_name_that_can_only_be_that_of_a_folder_is_not_asked_of_the_hub(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    for read in (load_model, models.load_tokenizer, models.load_config, models.identify_model):
+        with pytest.raises(
+            FileNotFoundError, match=rf"^'{name}' is no folder; pass one that .*, or a name on the hub$"
+        ):
+            read(name)
+
+
+def test_a_name_that_the_hub_does_not_give_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for read in (load_model, models.load_config):
+        with pytest.raises(OSError, match=r"^'owner/model' is no packaged model, .* the hub gives \([^\n]*\)$"):
+            read("owner/model")
 
 
 @pytest.mark.parametrize("named", ["w/x.safetensors", "../x.safetensors", "x.bin", "/x.safetensors", 3])

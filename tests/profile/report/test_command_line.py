@@ -87,7 +87,7 @@ def test_claims_are_a_line_each_and_one_is_told_whole_anywhere(tmp_path, monkeyp
     assert "no claim is called nosuch; claims are U25-1, " in capsys.readouterr().err
 
 
-def test_claims_are_json_and_are_judged_anew_by_other_results(tmp_path, capsys):
+def test_claims_are_json_and_are_judged_again_by_other_results(tmp_path, capsys):
     assert main(["claims", "U25-3", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     (row,) = read_rows("U25-3")
@@ -111,6 +111,8 @@ def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkey
     [
         (["run", "binding_profile", "--small"], "the small size has the full size's names.*--results folder"),
         (["run", "later_claims", "--model", "Qwen/Q"], "later_claims has models of its own, so --model Qwen/Q"),
+        (["profile", "./nowhere", "--task", "text"], "^error: './nowhere' is no folder; pass one that"),
+        (["support", "./nowhere"], "^error: './nowhere' is no folder; pass one that"),
         (["claims", "--results", "/nowhere"], "error: there is no folder of results at /nowhere; pass"),
     ],
 )

@@ -172,6 +172,23 @@ def test_a_profile_is_there_when_it_is_whole(tiny, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_profile_that_is_replaced_is_never_half_there(tiny, tmp_path, monkeypatch):
+    """A kill in the middle of removing the old one leaves the new one whole: half of it would count as finished."""
+
+    def killed(path, **options):
+        (path / "heads.csv").unlink(missing_ok=True)
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "out"
+    run(tiny, folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("posym_profile.report._folder.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(replace(tiny, tau=0.5), folder, force=True)
+    assert {path.name for path in folder.iterdir()} == {"scores.nc", "heads.csv"}
+    assert run(replace(tiny, tau=0.5), folder).attrs["tau"] == 0.5
+
+
 def test_a_profile_takes_no_other_folders_place(tiny, tmp_path):
     folder = tmp_path / "out"
     run(tiny, folder)

@@ -1,5 +1,7 @@
 """Whether a model is supported, from its configuration alone, and the table of what the sweep found."""
 
+import re
+
 import pytest
 import transformers
 from architectures import build, tokens
@@ -102,10 +104,17 @@ def test_a_folder_is_refused_by_its_configuration_as_a_profile_refuses_it(tmp_pa
             profile(model, tokens(1, 26), start=1, block_length=4, progress=False)
 
 
-@pytest.mark.parametrize("name", ["gemma3-270m", "LamaForCausalLM", "owner/model", "./nowhere"])
-def test_what_is_no_model_is_an_error(capsys, name):
+@pytest.mark.parametrize(("name", "way"), [
+    ("gemma3-270m", rf"nor one of {len(ROWS)} kinds of transformers, .* lists them"),
+    ("owner/model", r"the hub gives \(.*\)"),
+    ("LamaForCausalLM", r"asked for as llama or LlamaForCausalLM: \S+\.read_supported_decoders\(\) lists them"),
+    ("nosuchkind", rf"nor one of {len(ROWS)} kinds of transformers, .* lists them"),
+])  # fmt: skip
+def test_what_is_no_model_is_an_error_in_one_line(capsys, name, way):
     assert main(["support", name]) == 1
-    assert capsys.readouterr().err.startswith("error: ")
+    assert re.fullmatch(
+        rf"error: '{name}' is no packaged model, no folder and no model .*{way}\n", capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("name", "status", "said"), [
