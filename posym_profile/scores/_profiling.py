@@ -153,7 +153,7 @@ def profile(
 
 
 def read_layout(
-    prompts: Any, start: int | None, block_length: int | None, blocks: int | None, tau: float
+    prompts: Any, start: int | None, block_length: int | None, blocks: int | None, tau: float = BlockLayout.tau
 ) -> tuple[Tensor, BlockLayout]:
     """Return token ids and the layout of their blocks, which a task's prompts know and others are given."""
     if isinstance(prompts, Prompts):
@@ -163,7 +163,7 @@ def read_layout(
     if start is None or block_length is None:
         raise TypeError(
             "token ids do not say where their blocks are; pass start, the first token of the first block, and "
-            "block_length, or the prompts of a task, as profile(model, prompts)"
+            "block_length, or the prompts of a task instead of their ids"
         )
     return prompts, BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau)
 
@@ -238,12 +238,15 @@ def _score_seen(
     return whole
 
 
-def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout) -> Dataset:
-    """Add the sizes of the prompts, and which model, prompts and versions these are."""
-    blocks = [swaps.fit(length).number for length in lengths]
-    of_prompts = {"length": lengths, "blocks": blocks}
-    of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
-    scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
+def describe_prompts(
+    scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout | None = None
+) -> Dataset:
+    """Add numbers of prompts, layers and heads, sizes of prompts, and which model, prompts and versions these are."""
+    scores = scores.assign_coords({name: np.arange(scores.sizes[name]) for name in ("prompt", "layer", "head")})
+    if swaps is not None:
+        of_prompts = {"length": lengths, "blocks": [swaps.fit(length).number for length in lengths]}
+        of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
+        scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
     sizes = " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
     versions = {**list_library_versions(), "posym-core": posym_core.__version__}
     return scores.assign_attrs(
