@@ -142,12 +142,11 @@ def profile(
         scores = scores.merge(measure_head_labels(model))
     if visible_only is None:
         counts = scores.visible_blocks.values.reshape(len(lengths) * len(numbers), -1).tolist()
-        blocks_of_rows = [number for number in fitted for _ in numbers]
         consequence = (
             f"{POSITIONAL}; pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones "
             "are meant to count, or shorter prompts"
         )
-        if warning := describe_hidden_blocks(counts, blocks_of_rows, consequence):
+        if warning := describe_hidden_blocks(counts, np.repeat(fitted, len(numbers)).tolist(), consequence):
             warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
     return scores.assign_attrs(tau=float(tau), visible_only=str(visible_only))
 
