@@ -81,7 +81,7 @@ def origin_cube(
         * ``variance`` ``[..., part]``: the seven parts themselves, and ``prompt_variance`` between the means of the
           square's texts, which belongs to no single prompt.
         * ``seen`` ``[prompt, layer, place]``: places that a layer's last token sees whole; all parts are over these.
-        * ``orders`` ``[order, place]``: which block stood at each place of each text, the rows of the square.
+        * ``orders`` ``[prompt, order, place]``: which block stood at each place of each text, the rows of the square.
         * with ``logits``: ``logits`` ``[prompt, layer, head, symbol, origin, place]``, those of each symbol at each
           place when its key was computed at each origin; soft-capped, ``-inf`` at places that a layer's last token
           does not see at all.
@@ -107,13 +107,14 @@ def origin_cube(
     for text in texts:
         reads, passes = {"logits": read}, {"progress": progress, "batch_size": batch_size}
         cubes, seen = measure_square(model, text, orders, swaps, reads, **passes)
-        of_texts.append({**split_cube(cubes["logits"], orders, seen), "seen": seen, **(cubes if logits else {})})
+        parts = split_cube(cubes["logits"], orders, seen)
+        of_texts.append({**parts, "seen": seen, "orders": orders, **(cubes if logits else {})})
     measured = {name: torch.stack([of_text[name] for of_text in of_texts]) for name in of_texts[0]}
     consequence = "Parts are over the places seen whole; pass a shorter prompt"
     if warning := describe_hidden_blocks(measured["seen"].sum(-1).tolist(), [swaps.number] * len(texts), consequence):
         warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
-    table = describe_prompts(tabulate_cubes(measured), model, [texts.shape[1]] * len(texts))
-    return table.assign(orders=(("order", "place"), orders.numpy())).assign_attrs(seed=seed, read=str(read))
+    described = describe_prompts(tabulate_cubes(measured), model, [texts.shape[1]] * len(texts))
+    return described.assign_attrs(seed=seed, read=str(read))
 
 
 def measure_square(
@@ -162,6 +163,7 @@ def tabulate_cubes(measured: Mapping[str, Float[Tensor, "prompt layer *rest"]]) 
     variables = {name: (heads, x.numpy()) for name, x in {**numbers, "prompt_variance": measured["prompts"]}.items()}
     variables["variance"] = ((*heads, "part"), torch.stack([measured[name] for name in PARTS.values()], -1).numpy())
     variables["seen"] = (("prompt", "layer", "place"), measured["seen"].numpy())
+    variables["orders"] = (("prompt", "order", "place"), measured["orders"].numpy())
     if "logits" in measured:
         variables["logits"] = ((*heads, *AXES), measured["logits"].numpy())
     return xarray.Dataset(variables, {"part": list(PARTS.values())})

@@ -32,7 +32,7 @@ def quietly(model, prompt, **options):
 
 
 def in_orders(prompt, cube):
-    return permute_blocks(prompt, torch.from_numpy(cube.orders.values), start=START, block_length=LENGTH)
+    return permute_blocks(prompt, torch.from_numpy(cube.orders.values[0]), start=START, block_length=LENGTH)
 
 
 def sums(logits, read=None):
@@ -47,7 +47,7 @@ def test_where_keys_stay_the_logits_are_those_of_reordered_texts(name, read):
     """Every layer, from the model's own attention: what each symbol gets in each prompt at the place where it is."""
     model, (prompt,) = shared(name), tokens(1, 18)
     cube = quietly(model, prompt, read=read)
-    orders, found = cube.orders.values, cube.logits.values[0]
+    orders, found = cube.orders.values[0], cube.logits.values[0]
     np.testing.assert_array_equal(orders, draw_latin_square(BLOCKS, torch.Generator().manual_seed(0)))
     calls = capture(model, in_orders(prompt, cube))
     for layer, call in enumerate(calls):
@@ -70,7 +70,7 @@ def test_elsewhere_they_are_those_of_keys_turned_one_by_one():
             for p, b, offset in itertools.product(range(BLOCKS), range(BLOCKS), range(1)):
                 rows, columns = START + p * LENGTH + torch.arange(LENGTH), START + b * LENGTH + torch.arange(LENGTH)
                 expected = C[rows + offset, columns].logsumexp(0)
-                logit = cube.logits.values[0, layer, head, cube.orders.values[k, p], p, b]
+                logit = cube.logits.values[0, layer, head, cube.orders.values[0, k, p], p, b]
                 assert logit == pytest.approx(float(expected), abs=1e-5)
 
 
