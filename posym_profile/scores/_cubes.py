@@ -160,7 +160,8 @@ def tabulate_cubes(measured: Mapping[str, Float[Tensor, "prompt layer *rest"]]) 
     symbolic = normalize_parts(apart, ("symbol", "origin", "symbol_origin"))
     numbers = {f"{name}_share": share for name, share in normalize_parts(measured).items()}
     numbers |= {f"symbolic_part_{name}": symbolic[name] for name in ("symbol", "origin")}
-    variables = {name: (heads, x.numpy()) for name, x in {**numbers, "prompt_variance": measured["prompts"]}.items()}
+    numbers["prompt_variance"] = measured["prompts"]
+    variables: dict[str, Any] = {name: (heads, x.numpy()) for name, x in numbers.items()}
     variables["variance"] = ((*heads, "part"), torch.stack([measured[name] for name in PARTS.values()], -1).numpy())
     variables["seen"] = (("prompt", "layer", "place"), measured["seen"].numpy())
     variables["orders"] = (("prompt", "order", "place"), measured["orders"].numpy())
