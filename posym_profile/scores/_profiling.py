@@ -23,7 +23,7 @@ from posym_core.store import list_library_versions
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.prompts._drafts import Prompts
+from posym_profile.prompts._drafts import ORIGIN, OriginWarning, Prompts, are_bare_lists
 from posym_profile.scores._head_table import SCORES, make_dataset
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
@@ -115,6 +115,7 @@ def profile(
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
+        OriginWarning: if a task's prompts are lists of one frame, where a symbolic score can be due to origin.
 
     >>> scores = profile(model, prompts)  # doctest: +SKIP
     >>> scores.symbolic.mean("prompt")[5, 3], scores.to_dataframe(), scores.sel(layer=5)  # doctest: +SKIP
@@ -137,6 +138,9 @@ def profile(
         hold=NUMBERS_HELD,
         queries=numbers,
     )
+    if isinstance(prompts, Prompts) and are_bare_lists(prompts):
+        tell = "Pass binding_prompts(lead=8), say, or ask origin_cube how much of it that is"
+        warnings.warn(f"prompts are {ORIGIN}. {tell}", OriginWarning, stacklevel=2)
     scores = describe_prompts(make_dataset(measured, numbers), model, lengths, swaps)
     if labels:
         scores = scores.merge(measure_head_labels(model))
