@@ -443,7 +443,7 @@ OF_MODELS = {
     "profile of pairs of neighbours": many("GPT-J"),
     "map_layers": through_heads,
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
-    "origin_cube": lambda to, put: origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4),
+    "origin_cube": lambda to, put: tensors(origin_cube(gemma(to), put(IDS[:1]), start=13, block_length=3, blocks=4)),
     "edit_rope": under_surgery,
     "measure_head_labels": lambda to, put: tensors(measure_head_labels(gemma(to), put(IDS[:, :9]))),
     "record_head_outputs": lambda to, put: interventions.record_head_outputs(gemma(to), put(IDS)),

@@ -33,7 +33,7 @@ def two_facts_change_places() -> Any:
     model, tokenizer = load_model()
     prompts = binding_prompts(tokenizer, facts=16, count=16)
     facts, layout = prompts.blocks, (prompts.start, prompts.block_length, prompts.blocks)
-    scores = profile(model, prompts)
+    scores = profile(model, prompts.input_ids, **prompts.layout)
     positional, symbolic = (torch.tensor(x.mean("prompt").values) for x in (scores.positional, scores.symbolic))
     ranked = (positional - symbolic).flatten().argsort(descending=True)
     names = np.array([f"{head // positional.shape[1]}:{head % positional.shape[1]}" for head in range(len(ranked))])

@@ -87,7 +87,7 @@ def triangles(cubes: Mapping[int, Any]) -> Picture:
     """Return every head between symbol, origin and place, with nothing and with eight facts in front."""
     figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained")
     for ax, (lead, cube) in zip(axes, cubes.items(), strict=True):
-        three = [cube.shares[name] for name in ("symbol", "origin", "place")]
+        three = [cube[f"{name}_share"].values[0] for name in ("symbol", "origin", "place")]
         layers = np.repeat(np.arange(len(three[0])), three[0].shape[1])
         title = f"{lead or 'No'} facts in front"
         plots.share_triangle(*(share.flatten() for share in three), layers=layers, title=title, ax=ax)

@@ -11,18 +11,21 @@ one behind its first mention (Olsson et al. 2022).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.metrics import BlockLayout, score_swaps
+from posym_core.metrics import PARTS, BlockLayout, normalize_parts, score_swaps
 from posym_profile.capture import capture, find_input_device
 from posym_profile.interventions import find_output_projections, record_head_outputs
 from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts
-from posym_profile.scores import KeyAnova, LayerHeads, map_layers, origin_cube
+from posym_profile.scores import LayerHeads, map_layers, origin_cube
+
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 # theta n at which a plane's contents are half symbol, see posym_core.metrics._frequencies.dirichlet_kernel.
 CROSSING = 2.78
@@ -56,9 +59,7 @@ def language_predictors(
     """Return every one of :data:`PREDICTORS` of every head, means over prompts, NaN where one is not defined."""
     planes = find_planes(model, prompts.input_ids.shape[1])
     predictors = predict_from_swaps(model, prompts, planes)
-    cubes = [
-        origin_cube(model, prompts.input_ids[number], **prompts.layout, seed=seed + number) for number in range(squares)
-    ]
+    cubes = [origin_cube(model, prompts[row : row + 1], seed=seed + row) for row in range(squares)]
     predictors |= predict_from_cubes(cubes)
     predictors |= copying_scores(model, prompts)
     predictors |= token_scores(model, prompts.input_ids, repeated_texts(model, prompts, seed=seed))
@@ -96,13 +97,15 @@ def swap_predictors(
     }
 
 
-def predict_from_cubes(cubes: Iterable[KeyAnova]) -> dict[str, Float[Tensor, "layer head"]]:
+def predict_from_cubes(cubes: Iterable[Dataset]) -> dict[str, Float[Tensor, "layer head"]]:
     """Return what depends on the symbol alone, or on origin and place alone: part of the variance, and its root."""
-    every = list(cubes)
+    variance = torch.cat([torch.from_numpy(cube.variance.values) for cube in cubes])
+    parts = dict(zip(PARTS.values(), variance.unbind(-1), strict=True))
+    shares = normalize_parts(parts)
     predictors = {}
-    for kind, parts in KINDS.items():
-        predictors[f"{kind} share"] = torch.stack([sum_parts(cube.shares, parts) for cube in every]).nanmean(0)
-        predictors[f"{kind} size"] = torch.stack([sum_parts(cube.parts, parts) for cube in every]).nanmean(0).sqrt()
+    for kind, names in KINDS.items():
+        predictors[f"{kind} share"] = sum_parts(shares, names).nanmean(0)
+        predictors[f"{kind} size"] = sum_parts(parts, names).nanmean(0).sqrt()
     return predictors
 
 

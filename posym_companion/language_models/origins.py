@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
@@ -23,13 +23,11 @@ from posym_core.metrics import (
     PARTS,
     BlockLayout,
     draw_latin_square,
-    measure_prompt_variance,
     permute_blocks,
-    split_variance,
 )
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import Prompts, binding_prompts, read_reference_text, text_prompts
-from posym_profile.scores import KeyAnova, LayerHeads, make_key_anova, map_layers, measure_cube_logits
+from posym_profile.scores import measure_square, split_cube
 
 Front = Literal["facts", "other", "prose"]
 WORDINGS = ("likes", "bought")
@@ -175,45 +173,16 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
     reads = READS if setting.reads == "all" else FEW
     rows = []
     for number, prompt in enumerate(tqdm(prompts.input_ids, unit="square", disable=not progress)):
-        # Each prompt has a square of its own.
+        # Each prompt has a square of its own, which runs in one pass.
         orders = draw_latin_square(swaps.number, torch.Generator().manual_seed(number))
-        told = permute_blocks(prompt, orders, start=swaps.start, block_length=swaps.block_length)
-        rows.append(square_parts(model, told, orders, swaps, reads=reads))
+        cubes, seen = measure_square(model, prompt, orders, swaps, KEYS, batch_size=len(orders))
+        parts = {name: split_cube(cube, orders, seen) for name, cube in cubes.items()}
+        if READS[-1] in reads:
+            behind = cubes["block"][..., BEHIND:, BEHIND:]
+            parts[READS[-1]] = split_cube(behind, orders[:, BEHIND:], seen[:, BEHIND:])
+        found = torch.stack([torch.stack([parts[name][kind] for kind in VARIANCES]) for name in reads])
+        rows.append(found.float().numpy())
     return {"reads": np.array(reads), "variances": np.array(VARIANCES), "parts": np.stack(rows, 2)}
-
-
-def square_parts(
-    model: Any,
-    input_ids: Int[Tensor, "prompt token"],
-    orders: Int[Tensor, "prompt place"],
-    swaps: BlockLayout,
-    *,
-    reads: Sequence[str] = READS,
-) -> Float[np.ndarray, "read variance layer head"]:
-    """Return the parts of one square of prompts, which run in one pass."""
-
-    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        measured = {name: measure_cube_logits(heads, swaps, read=read) for name, read in KEYS.items()}
-        return {**{name: x["logits"] for name, x in measured.items()}, "seen": measured["block"]["seen"]}
-
-    measured = map_layers(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))
-    seen = measured.pop("seen")[0, :, 0].bool()
-    cubes = {
-        name: make_key_anova(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
-        for name, x in measured.items()
-    }
-    parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
-    if READS[-1] in reads:
-        parts[READS[-1]] = without_first(cubes["block"], BEHIND)
-    found = torch.stack([torch.stack([parts[name][kind] for kind in VARIANCES]) for name in reads])
-    return found.float().numpy()
-
-
-def without_first(cube: KeyAnova, first: int) -> dict[str, Float[Tensor, "layer head"]]:
-    """Return the parts, and the variance of the prompts' means, over all origins and places but the first ones."""
-    logits, seen = cube.logits[..., first:, first:], cube.seen[:, None, first:]
-    parts = split_variance(logits, seen, rounding=torch.finfo(torch.float32).eps)
-    return {**parts, "prompts": measure_prompt_variance(logits, cube.orders[:, first:], seen)}
 
 
 def ask_other_facts(

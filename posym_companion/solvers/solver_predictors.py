@@ -21,10 +21,16 @@ from posym_companion.language_models.head_predictors import (
 from posym_companion.solvers.head_roles import record_members_outputs
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
-from posym_core.metrics import PARTS, compute_block_logits, draw_latin_square, permute_blocks
+from posym_core.metrics import (
+    PARTS,
+    arrange_cube,
+    compute_block_logits,
+    draw_latin_square,
+    permute_blocks,
+    split_variance,
+)
 from posym_core.models import DecoderEnsemble, make_generators
 from posym_core.tasks import MARKS, START, FactsBatch, Question
-from posym_profile.scores import make_key_anova
 
 # A purpose of data streams beside those of task_solvers: texts that are said twice.
 REPEATING = 5
@@ -80,11 +86,10 @@ def measure_parts(
         told = permute_blocks(prompts.tokens[:, square], orders, start=blocks.start, block_length=blocks.block_length)
         heads = capture_heads(model, FactsBatch(told, *prompts[1:]))
         fitted = blocks.fit(heads[0].keys.shape[-2])
-        logits = torch.stack([compute_block_logits(layer, fitted).mean(2) for layer in heads]).cpu()
-        seen = torch.ones(len(heads), solver.facts, dtype=torch.bool)
-        cube = make_key_anova(logits, orders.cpu(), seen, rounding=torch.finfo(torch.float32).eps)
-        parts = torch.stack([cube.parts[name] for name in PARTS.values()], -1)
-        measured.append(parts.nan_to_num(0).unflatten(0, (len(model.seeds), solver.layers)))
+        logits = torch.stack([compute_block_logits(layer, fitted).mean(2) for layer in heads], 1).cpu()
+        parts = split_variance(arrange_cube(logits, orders.cpu()), rounding=torch.finfo(torch.float32).eps)
+        of_heads = torch.stack([*parts.values()], -1).nan_to_num(0)
+        measured.append(of_heads.unflatten(0, (len(model.seeds), solver.layers)))
     return torch.stack(measured, 1)
 
 

@@ -3,6 +3,7 @@
 from posym_profile.prompts._binding import binding_prompts
 from posym_profile.prompts._drafts import (
     Draft,
+    OriginWarning,
     Prompts,
     PromptTokens,
     draft_prompts,
@@ -17,6 +18,7 @@ from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts
 __all__ = [
     "PROMPT_TASKS",
     "Draft",
+    "OriginWarning",
     "PromptTokens",
     "Prompts",
     "binding_prompts",

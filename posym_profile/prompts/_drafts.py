@@ -20,6 +20,15 @@ from torch import Tensor
 
 # Words are tokenized behind a full stop, because some tokenizers treat the beginning of a text apart.
 ANCHOR = "."
+# What a symbolic score can mean on bare lists.
+ORIGIN = (
+    "lists of one frame without a lead, so a high symbolic score can mean that a head follows how many such blocks "
+    "came before a key, and not what its block says"
+)
+
+
+class OriginWarning(UserWarning):
+    """Prompts are lists of one frame, where a symbolic score can be due to the origin of keys."""
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from posym_profile.prompts._drafts import Prompts
 from posym_profile.prompts._prompt_tasks import find_prompt_task, make_prompts
 from posym_profile.report._prompt_files import read_prompts
 from posym_profile.scores._cubes import origin_cube
+from posym_profile.scores._head_table import SHARES
 from posym_profile.scores._profiling import profile
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def measure_part(part: Part) -> Dataset:
         warnings.simplefilter("ignore")  # what they say is said of all parts together
         scores = profile(model, prompts, labels=settings.labels and part.first, **options)
         if settings.cube:
-            scores = scores.merge(measure_cubes(model, prompts, settings.batch_size))
+            scores = scores.merge(origin_cube(model, prompts, batch_size=settings.batch_size)[list(SHARES)])
     if prompts.answer_ids.shape[1]:
         choices = choose_answers(model, prompts, batch_size=settings.batch_size)
         answers = {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
@@ -133,20 +134,6 @@ def measure_part(part: Part) -> Dataset:
     scores = scores.assign({name: scores[name].astype(np.float32) for name in wide})
     scores = scores.assign_coords(prompt=list(prompts.names))
     return scores.assign_attrs(device=_describe_devices(model), seconds=time.perf_counter() - began)
-
-
-def measure_cubes(model: Any, prompts: Prompts, batch_size: int | None) -> Dataset:
-    """Measure what each prompt's logits vary with, see :func:`posym_profile.origin_cube`."""
-    import xarray
-
-    rows: list[dict[str, np.ndarray]] = []
-    for ids in prompts.input_ids:
-        cube = origin_cube(model, ids, **prompts.layout, batch_size=batch_size)
-        shares = {f"{name}_share": x for name, x in cube.shares.items()}
-        shares |= {f"symbolic_part_{name}": cube.symbolic_shares[name] for name in ("symbol", "origin")}
-        rows.append({name: x.float().numpy() for name, x in shares.items()})
-    dims = ("prompt", "layer", "head")
-    return xarray.Dataset({name: (dims, np.stack([row[name] for row in rows])) for name in rows[0]})
 
 
 def join_parts(measured: Sequence[Dataset]) -> Dataset:

@@ -17,7 +17,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from scipy.stats import binom
 
-from posym_profile.prompts._drafts import Prompts, are_bare_lists
+from posym_profile.prompts._drafts import ORIGIN, Prompts, are_bare_lists
 from posym_profile.scores._head_table import LABELS, MAIN_SHARES, SCORES, tabulate_heads
 from posym_profile.scores._visibility import POSITIONAL, describe_hidden_blocks, format_count, shorten_name
 
@@ -37,10 +37,9 @@ def list_caveats(scores: Dataset, prompts: Sequence[Prompts]) -> list[str]:
     if all(map(are_bare_lists, prompts)):
         tell = "the shares of symbol and origin tell" if settings["cube"] else "add --cube to see"
         lines.append(
-            "all prompts are lists of one frame without a lead, so a high symbolic score can mean that a head follows "
-            "how many such blocks came before a key, and not what its block says. Put some of the same frame in front "
-            "(as --task binding-with-lead). To vary the frame (--task binding-varied) or to read the one token that "
-            f"differs (posym_profile.origin_cube with read) helps less; {tell} how much of it that is"
+            f"all prompts are {ORIGIN}. Put some of the same frame in front (as --task binding-with-lead). To vary the "
+            "frame (--task binding-varied) or to read the one token that differs (posym_profile.origin_cube with read) "
+            f"helps less; {tell} how much of it that is"
         )
     return [line for line in lines if line]
 

@@ -1,6 +1,6 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
-from posym_profile.scores._cubes import KeyAnova, make_key_anova, measure_cube_logits, origin_cube
+from posym_profile.scores._cubes import measure_square, origin_cube, split_cube
 from posym_profile.scores._head_table import tabulate_heads, top_heads
 from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 from posym_profile.scores._labels import measure_head_labels
@@ -13,18 +13,17 @@ from posym_profile.scores._visibility import HiddenBlocksWarning
 __all__ = [
     "Cuts",
     "HiddenBlocksWarning",
-    "KeyAnova",
     "LayerHeads",
     "average_views",
     "find_support",
     "make_head_views",
-    "make_key_anova",
     "map_layers",
-    "measure_cube_logits",
     "measure_head_labels",
+    "measure_square",
     "origin_cube",
     "profile",
     "read_supported_decoders",
+    "split_cube",
     "tabulate_heads",
     "top_heads",
 ]

@@ -6,10 +6,9 @@ first two apart.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,6 +16,8 @@ from torch import Tensor, nn
 
 from posym_core._checks import require_count
 from posym_core.metrics import (
+    AXES,
+    PARTS,
     BlockLayout,
     arrange_cube,
     check_read,
@@ -29,82 +30,61 @@ from posym_core.metrics import (
 )
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._wrappers import unwrap
+from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import NUMBERS_HELD, map_layers
+from posym_profile.scores._profiling import describe_prompts, read_layout
 from posym_profile.scores._visibility import HiddenBlocksWarning, describe_hidden_blocks
 
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class KeyAnova:
-    """Three-way analysis of variance of every head's logits by a key's symbol, origin and place; on the CPU.
-
-    Attributes:
-        logits: of each symbol at each place when its key was computed at each origin; soft-capped, float64. ``-inf`` at
-            places whose keys a layer's last token does not see at all, NaN for heads that a layer does not have.
-        orders: which symbol stood at each place of each prompt, the rows of a Latin square. Symbols are numbered as
-            the blocks of the given prompt.
-        seen: places that a layer's last token sees whole; the parts are over these.
-        parts: variance of the logits that goes with each of the seven parts, by name, ``[layer, head]``: ``symbol``,
-            ``origin``, ``place``, ``symbol_origin``, ``symbol_place``, ``origin_place``, ``all_three``. NaN where
-            nothing varies beyond rounding.
-        prompts: variance between the prompts' means, a part of ``symbol_origin``.
-    """
-
-    logits: Float[Tensor, "layer head symbol origin place"]
-    orders: Int[Tensor, "prompt place"]
-    seen: Bool[Tensor, "layer place"]
-    parts: Mapping[str, Float[Tensor, "layer head"]]
-    prompts: Float[Tensor, "layer head"]
-
-    def __repr__(self) -> str:
-        layers, heads, blocks = self.logits.shape[:3]
-        return f"KeyAnova({layers} layers of {heads} heads, {blocks} blocks; parts {', '.join(self.parts)})"
-
-    @functools.cached_property
-    def shares(self) -> dict[str, Float[Tensor, "layer head"]]:
-        """Return the seven parts as shares of the whole variance: non-negative, with the sum 1."""
-        return normalize_parts(self.parts)
-
-    @functools.cached_property
-    def symbolic_shares(self) -> dict[str, Float[Tensor, "layer head"]]:
-        """Return ``symbol``, ``origin`` and ``symbol_origin`` as shares of the symbolic part of a single prompt.
-
-        The symbolic part of a prompt is the variance of the row means of its cross-logit matrix. Its mean over the
-        prompts of the square is the sum of the three without what differs between the prompts.
-        """
-        apart = {**self.parts, "symbol_origin": (self.parts["symbol_origin"] - self.prompts).clamp_min(0)}
-        return normalize_parts(apart, ("symbol", "origin", "symbol_origin"))
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 
 def origin_cube(
     model: nn.Module,
-    input_ids: Int[Tensor, " token"],
+    prompts: Prompts | Int[Tensor, "prompt token"] | Int[Tensor, " token"],
     *,
-    start: int,
-    block_length: int,
+    start: int | None = None,
+    block_length: int | None = None,
     blocks: int | None = None,
     seed: int = 0,
     read: int | None = None,
+    logits: bool = False,
     progress: bool = False,
     batch_size: int | None = None,
-) -> KeyAnova:
-    """Take symbol and origin of what heads read apart: one prompt, its blocks in the orders of a random Latin square.
+) -> Dataset:
+    """Take symbol and origin of what heads read apart: each prompt, its blocks in the orders of a random Latin square.
 
     From the second layer on a key is a hidden state that was computed at its place, so a swap of keys moves what the
-    block says and where it was said. In as many prompts as there are blocks every block stands at every place once;
-    each prompt's cross-logits are known in closed form. The score's own question, place against content, is that of
+    block says and where it was said. In as many texts as there are blocks every block stands at every place once;
+    each text's cross-logits are known in closed form. The score's own question, place against content, is that of
     Urrutia et al. (2026a, section 4); the cube is this project's.
 
     Args:
-        model: see :func:`posym_profile.profile`.
-        input_ids: one prompt, ``[token]`` or ``[1, token]``.
-        start, block_length, blocks, progress: see :func:`posym_profile.profile`; the model runs once a block.
-        seed: of the Latin square.
+        model, prompts, start, block_length, blocks: see :func:`posym_profile.profile`; for each prompt the model runs
+            once a block.
+        seed: of the Latin square, which is the same for all prompts.
         read: offset of the one key of a block whose logit counts; by default the log-sum-exp over the block's keys.
-        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        logits: also keep the cube itself, 8 bytes times the cube of the number of blocks for each head and prompt.
+        progress: show a progress bar for each prompt.
+        batch_size: texts per forward pass; by default about 4,096 tokens.
 
     Returns:
-        A :class:`KeyAnova`.
+        An :class:`xarray.Dataset` with the dimensions ``prompt``, ``layer`` and ``head``. NaN for heads that a layer
+        does not have, and where nothing varies beyond rounding.
+
+        * ``symbol_share``, ``origin_share``, ``place_share``, and of their interactions ``symbol_origin_share``,
+          ``symbol_place_share``, ``origin_place_share`` and ``all_three_share``: what part of the variance of a head's
+          logits goes with each. None is negative, and their sum is 1.
+        * ``symbolic_part_symbol``, ``symbolic_part_origin``: the shares of symbol and origin in the symbolic part of a
+          single prompt, the variance of the row means of its cross-logit matrix; their interaction has the rest.
+        * ``variance`` ``[..., part]``: the seven parts themselves, and ``prompt_variance`` between the means of the
+          square's texts, which belongs to no single prompt.
+        * ``seen`` ``[prompt, layer, place]``: places that a layer's last token sees whole; all parts are over these.
+        * ``orders`` ``[prompt, order, place]``: which block stood at each place of each text, the rows of the square.
+        * with ``logits``: ``logits`` ``[prompt, layer, head, symbol, origin, place]``, those of each symbol at each
+          place when its key was computed at each origin; soft-capped, ``-inf`` at places that a layer's last token
+          does not see at all.
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
@@ -112,62 +92,79 @@ def origin_cube(
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks whole; its parts are over the places that it sees.
 
-    >>> result = origin_cube(model, prompts.input_ids[0], **prompts.layout)  # doctest: +SKIP
-    >>> result.shares["symbol"][layer, head], result.shares["origin"][layer, head]  # doctest: +SKIP
+    >>> cube = origin_cube(model, prompts[:1])  # doctest: +SKIP
+    >>> cube.symbol_share[0, layer, head], cube.origin_share[0, layer, head]  # doctest: +SKIP
+    >>> top_heads(scores.merge(cube), 5, by="origin_share")  # doctest: +SKIP
     """
     model = unwrap(model)
-    prompt = check_input_ids(input_ids, least=3)
-    if len(prompt) != 1:
-        raise ValueError(f"origin_cube permutes the blocks of one prompt; got {len(prompt)}. Call it once for each")
-    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks).fit(prompt.shape[1])
-    check_read(read, block_length)
+    input_ids, layout = read_layout(prompts, start, block_length, blocks)
+    texts = check_input_ids(input_ids, least=3).cpu()
+    swaps = layout.fit(texts.shape[1])
+    check_read(read, swaps.block_length)
     require_count("seed", seed, 0)
     orders = draw_latin_square(swaps.number, torch.Generator().manual_seed(seed))
-    measured = map_layers(
-        model,
-        permute_blocks(prompt[0].cpu(), orders, start=start, block_length=block_length),
-        functools.partial(measure_cube_logits, swaps=swaps, read=read),
-        progress=progress,
-        batch_size=batch_size,
-        hold=NUMBERS_HELD,
-    )
-    seen = measured["seen"][0, :, 0].bool()
+    of_texts: list[dict[str, Tensor]] = []
+    for text in texts:
+        reads, passes = {"logits": read}, {"progress": progress, "batch_size": batch_size}
+        cubes, seen = measure_square(model, text, orders, swaps, reads, **passes)
+        parts = split_cube(cubes["logits"], orders, seen)
+        of_texts.append({**parts, "seen": seen, "orders": orders, **(cubes if logits else {})})
+    measured = {name: torch.stack([of_text[name] for of_text in of_texts]) for name in of_texts[0]}
     consequence = "Parts are over the places seen whole; pass a shorter prompt"
-    if warning := describe_hidden_blocks([seen.sum(-1).tolist()], [swaps.number], consequence):
+    if warning := describe_hidden_blocks(measured["seen"].sum(-1).tolist(), [swaps.number] * len(texts), consequence):
         warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
-    return make_key_anova(measured["logits"].transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
+    described = describe_prompts(tabulate_cubes(measured), model, [texts.shape[1]] * len(texts))
+    return described.assign_attrs(seed=seed, read=str(read))
 
 
-def make_key_anova(
-    logits: Float[Tensor, "layer prompt head content place"],
-    orders: Int[Tensor, "prompt place"],
+def measure_square(
+    model: nn.Module,
+    text: Int[Tensor, " token"],
+    orders: Int[Tensor, "order place"],
+    swaps: BlockLayout,
+    reads: Mapping[str, int | None],
+    **passes: Any,
+) -> tuple[dict[str, Float[Tensor, "layer head symbol origin place"]], Bool[Tensor, "layer place"]]:
+    """Return cubes of a text whose blocks stand in these orders, by what is read of a block, and which places are seen.
+
+    ``reads`` as in :func:`posym_profile.origin_cube`, by name; ``passes`` as :func:`posym_profile.scores.map_layers`
+    takes them.
+    """
+
+    def measure(heads: LayerHeads) -> dict[str, Tensor]:
+        seen = heads.find_seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
+        return {"seen": seen, **{name: compute_block_logits(heads, swaps, read=read) for name, read in reads.items()}}
+
+    texts = permute_blocks(text, orders, start=swaps.start, block_length=swaps.block_length)
+    measured = map_layers(model, texts, measure, hold=NUMBERS_HELD, **passes)
+    seen = measured.pop("seen")[0, :, 0].bool()
+    return {name: arrange_cube(x, orders) for name, x in measured.items()}, seen
+
+
+def split_cube(
+    cube: Float[Tensor, "layer head symbol origin place"],
+    orders: Int[Tensor, "order place"],
     seen: Bool[Tensor, "layer place"],
-    *,
-    rounding: float = torch.finfo(torch.float64).eps,
-) -> KeyAnova:
-    """Analyze the block logits of a Latin square of prompts, see :func:`posym_core.metrics.compute_block_logits`.
-
-    ``orders`` and ``seen`` as in :class:`KeyAnova`, ``rounding`` as in :func:`posym_core.metrics.split_variance`.
-    """
-    cube = arrange_cube(logits.double().transpose(0, 1), orders)
-    parts = split_variance(cube, seen[:, None], rounding=rounding)
-    prompts = measure_prompt_variance(cube, orders, seen[:, None])
-    return KeyAnova(logits=cube, orders=orders, seen=seen, parts=parts, prompts=prompts)
+) -> dict[str, Float[Tensor, "layer head"]]:
+    """Return the seven parts of the variance of cubes, and the variance between the texts' means as ``"prompts"``."""
+    parts = split_variance(cube, seen[:, None], rounding=torch.finfo(torch.float32).eps)
+    return {**parts, "prompts": measure_prompt_variance(cube, orders, seen[:, None])}
 
 
-def measure_cube_logits(
-    heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None
-) -> dict[str, Float[Tensor, "prompt key_head group *rest"]]:
-    """Measure of a layer, in :func:`posym_profile.scores.map_layers`, what :func:`make_key_anova` needs.
+def tabulate_cubes(measured: Mapping[str, Float[Tensor, "prompt layer *rest"]]) -> Dataset:
+    """Return a table of the parts of cubes, their shares, and the cubes where they are kept."""
+    import xarray
 
-    Args:
-        heads: of a layer, on reordered prompts.
-        swaps: which blocks, fitted to the prompts.
-        read: see :func:`origin_cube`.
-
-    Returns:
-        ``logits`` ``[prompt, key_head, group, content, place]``, and ``seen`` ``[prompt, key_head, group, place]``,
-        which places the last token sees whole.
-    """
-    seen = heads.find_seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
-    return {"logits": compute_block_logits(heads, swaps, read=read), "seen": seen}
+    heads = ("prompt", "layer", "head")
+    apart = {**measured, "symbol_origin": (measured["symbol_origin"] - measured["prompts"]).clamp_min(0)}
+    symbolic = normalize_parts(apart, ("symbol", "origin", "symbol_origin"))
+    numbers = {f"{name}_share": share for name, share in normalize_parts(measured).items()}
+    numbers |= {f"symbolic_part_{name}": symbolic[name] for name in ("symbol", "origin")}
+    numbers["prompt_variance"] = measured["prompts"]
+    variables: dict[str, Any] = {name: (heads, x.numpy()) for name, x in numbers.items()}
+    variables["variance"] = ((*heads, "part"), torch.stack([measured[name] for name in PARTS.values()], -1).numpy())
+    variables["seen"] = (("prompt", "layer", "place"), measured["seen"].numpy())
+    variables["orders"] = (("prompt", "order", "place"), measured["orders"].numpy())
+    if "logits" in measured:
+        variables["logits"] = ((*heads, *AXES), measured["logits"].numpy())
+    return xarray.Dataset(variables, {"part": list(PARTS.values())})

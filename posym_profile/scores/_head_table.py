@@ -7,7 +7,7 @@ and ``head``, ``query`` where several tokens were asked for, ``plane`` of what i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -44,9 +44,7 @@ def make_dataset(measured: Mapping[str, Tensor], queries: Sequence[int]) -> Data
     if "plane_angle" in measured:
         angles = measured["plane_angle"][:, 0] if several else measured["plane_angle"]
         variables["plane_angle"] = (("prompt", "layer", "plane"), angles[:, :, 0].numpy())
-    sizes = dict(zip(dims, variables["entropy"][1].shape, strict=False))
-    coordinates: dict[str, Any] = {name: np.arange(sizes[name]) for name in ("prompt", "layer", "head")}
-    return xarray.Dataset(variables, coordinates | {"query": list(queries) if several else queries[0]})
+    return xarray.Dataset(variables, {"query": list(queries) if several else queries[0]})
 
 
 def top_heads(

@@ -23,7 +23,7 @@ from posym_core.store import list_library_versions
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
-from posym_profile.prompts._drafts import Prompts
+from posym_profile.prompts._drafts import ORIGIN, OriginWarning, Prompts, are_bare_lists
 from posym_profile.scores._head_table import SCORES, make_dataset
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
@@ -115,6 +115,7 @@ def profile(
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
+        OriginWarning: if a task's prompts are lists of one frame, where a symbolic score can be due to origin.
 
     >>> scores = profile(model, prompts)  # doctest: +SKIP
     >>> scores.symbolic.mean("prompt")[5, 3], scores.to_dataframe(), scores.sel(layer=5)  # doctest: +SKIP
@@ -137,23 +138,25 @@ def profile(
         hold=NUMBERS_HELD,
         queries=numbers,
     )
+    if isinstance(prompts, Prompts) and are_bare_lists(prompts):
+        tell = "Pass binding_prompts(lead=8), say, or ask origin_cube how much of it that is"
+        warnings.warn(f"prompts are {ORIGIN}. {tell}", OriginWarning, stacklevel=2)
     scores = describe_prompts(make_dataset(measured, numbers), model, lengths, swaps)
     if labels:
         scores = scores.merge(measure_head_labels(model))
     if visible_only is None:
         counts = scores.visible_blocks.values.reshape(len(lengths) * len(numbers), -1).tolist()
-        blocks_of_rows = [number for number in fitted for _ in numbers]
         consequence = (
             f"{POSITIONAL}; pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones "
             "are meant to count, or shorter prompts"
         )
-        if warning := describe_hidden_blocks(counts, blocks_of_rows, consequence):
+        if warning := describe_hidden_blocks(counts, np.repeat(fitted, len(numbers)).tolist(), consequence):
             warnings.warn(warning, HiddenBlocksWarning, stacklevel=2)
     return scores.assign_attrs(tau=float(tau), visible_only=str(visible_only))
 
 
 def read_layout(
-    prompts: Any, start: int | None, block_length: int | None, blocks: int | None, tau: float
+    prompts: Any, start: int | None, block_length: int | None, blocks: int | None, tau: float = BlockLayout.tau
 ) -> tuple[Tensor, BlockLayout]:
     """Return token ids and the layout of their blocks, which a task's prompts know and others are given."""
     if isinstance(prompts, Prompts):
@@ -163,7 +166,7 @@ def read_layout(
     if start is None or block_length is None:
         raise TypeError(
             "token ids do not say where their blocks are; pass start, the first token of the first block, and "
-            "block_length, or the prompts of a task, as profile(model, prompts)"
+            "block_length, or the prompts of a task instead of their ids"
         )
     return prompts, BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau)
 
@@ -238,12 +241,15 @@ def _score_seen(
     return whole
 
 
-def describe_prompts(scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout) -> Dataset:
-    """Add the sizes of the prompts, and which model, prompts and versions these are."""
-    blocks = [swaps.fit(length).number for length in lengths]
-    of_prompts = {"length": lengths, "blocks": blocks}
-    of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
-    scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
+def describe_prompts(
+    scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout | None = None
+) -> Dataset:
+    """Add numbers of prompts, layers and heads, sizes of prompts, and which model, prompts and versions these are."""
+    scores = scores.assign_coords({name: np.arange(scores.sizes[name]) for name in ("prompt", "layer", "head")})
+    if swaps is not None:
+        of_prompts = {"length": lengths, "blocks": [swaps.fit(length).number for length in lengths]}
+        of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
+        scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
     sizes = " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
     versions = {**list_library_versions(), "posym-core": posym_core.__version__}
     return scores.assign_attrs(

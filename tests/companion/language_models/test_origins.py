@@ -36,13 +36,13 @@ def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     found = measure(tiny, tokenizer, setting, progress=False)
     name_dims(DIMS, found)
     prompts = draw_prompts(tokenizer, setting)
-    home = prompts.layout
     for name, read in KEYS.items():
-        cube = origin_cube(tiny, prompts.input_ids[1], **home, seed=1, read=read)
+        cube = origin_cube(tiny, prompts[1:2], seed=1, read=read)
         row = found["parts"][READS.index(name), :, 1]
         for part in PARTS.values():
-            np.testing.assert_allclose(row[VARIANCES.index(part)], cube.parts[part], rtol=1e-4, atol=1e-12)
-        np.testing.assert_allclose(row[-1], cube.prompts, rtol=1e-4, atol=1e-12)
+            variance = cube.variance[0].sel(part=part)
+            np.testing.assert_allclose(row[VARIANCES.index(part)], variance, rtol=1e-4, atol=1e-12)
+        np.testing.assert_allclose(row[-1], cube.prompt_variance[0], rtol=1e-4, atol=1e-12)
     assert found["parts"].shape[:3] == (len(READS), len(VARIANCES), 2)
 
 

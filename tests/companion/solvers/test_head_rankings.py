@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import xarray
 
 from posym_companion.language_models.head_predictors import (
     CROSSING,
@@ -46,11 +47,10 @@ def test_swaps_cubes_and_copying_are_what_the_library_and_a_loop_say(tiny, promp
     scores = profile(tiny, prompts.input_ids, **prompts.layout, visible_only=False, progress=False)
     for name in ("positional", "symbolic", "entropy"):
         np.testing.assert_allclose(found[name], scores[name].mean("prompt"), atol=1e-6)
-    cubes = [origin_cube(tiny, prompts.input_ids[row], **prompts.layout, seed=row) for row in (0, 1)]
-    share = torch.stack([cube.shares["symbol"] for cube in cubes]).nanmean(0)
-    np.testing.assert_allclose(found["symbol share"], share, atol=1e-9)
-    where = torch.stack([sum(cube.parts[part] for part in ("origin", "place", "origin_place")) for cube in cubes])
-    np.testing.assert_allclose(found["where size"], where.nanmean(0).sqrt(), atol=1e-9)
+    cubes = xarray.concat([origin_cube(tiny, prompts[row : row + 1], seed=row) for row in (0, 1)], "prompt")
+    np.testing.assert_allclose(found["symbol share"], cubes.symbol_share.mean("prompt"), atol=1e-9)
+    where = cubes.variance.sel(part=["origin", "place", "origin_place"]).sum("part", skipna=False).mean("prompt")
+    np.testing.assert_allclose(found["where size"], where**0.5, atol=1e-9)
     assert ((found["slow planes"] >= 0) & (found["slow planes"] <= 1)).all()
     weights = [call.weights()[:, :, 0] for call in capture(tiny, prompts.input_ids)]
     target = prompts.start + prompts.target * prompts.block_length

@@ -1,16 +1,19 @@
 """Which prompts are lists of one frame without any of its sentences in front."""
 
+import contextlib
+
 import pytest
 import torch
-from architectures import packaged
+from architectures import packaged, shared
 
-from posym_profile.prompts import Prompts, make_prompts
+from posym_profile import profile
+from posym_profile.prompts import OriginWarning, Prompts, make_prompts
 from posym_profile.prompts._drafts import are_bare_lists
 
 
 def told(names, tokens=(), start=1, block_length=4, blocks=3):
     """Return a mark, facts of a name, a verb, a word of its own and a stop, and a question; some tokens changed."""
-    ids = torch.tensor([[1, *(token for name in names for token in (name, 7, 100 + name, 8)), names[0], 7]])
+    ids = torch.tensor([[1, *(token for name in names for token in (name, 7, 60 + name, 8)), names[0], 7]])
     for place, token in tokens:
         ids[0, place] = token
     none = torch.zeros(1, 0, dtype=torch.int64)
@@ -28,6 +31,11 @@ def told(names, tokens=(), start=1, block_length=4, blocks=3):
 ])  # fmt: skip
 def test_a_list_is_bare_if_its_frame_does_not_stand_in_front(prompts, bare):
     assert are_bare_lists(prompts) == bare
+    warned = pytest.warns(OriginWarning, match="how many such blocks came before") if bare else contextlib.nullcontext()
+    with warned as seen:
+        profile(shared("Llama"), prompts)
+    assert not bare or seen[0].filename == __file__
+    profile(shared("Llama"), prompts.input_ids, **prompts.layout)  # of token ids nothing is known
 
 
 @pytest.mark.parametrize(("task", "bare"), [("binding-lives", True), ("keyvalue", True), ("binding-with-lead", False)])
