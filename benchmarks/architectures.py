@@ -58,7 +58,7 @@ def try_kind(kind: str) -> dict[str, Any]:
 
 def write_table() -> None:
     """Write the table again, a row a line."""
-    from posym_profile.scores._supported import TABLE
+    from posym_profile.language_models._refusals import TABLE
 
     since = {row["kind"]: row["since"] for row in read_supported_decoders()["decoders"]}
     version = transformers.__version__

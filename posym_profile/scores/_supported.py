@@ -6,7 +6,6 @@ import os
 from typing import Literal
 
 from posym_profile.language_models._loading import load_config
-from posym_profile.language_models._refusals import TABLE as TABLE
 from posym_profile.language_models._refusals import find_refused_setting, read_supported_decoders
 
 Verdict = Literal["exact", "swapped keys", "refused", "not tried"]

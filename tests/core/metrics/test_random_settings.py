@@ -25,7 +25,7 @@ def draw_setting(number):
     def uniform(low, high):
         return low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
 
-    dim, length, blocks, start = pick(2, 4, 8), pick(1, 2, 3, 4), pick(2, 3, 5, 8), pick(0, 1, 3)
+    dim, length, blocks, start = pick(2, 4, 8), pick(1, 2, 3, 4), pick(2, 3, 5, 8, 17), pick(0, 1, 3)
     keys = start + length * blocks + pick(1, 2, 5)
     size = 10 ** uniform(-2, 1.5)
     query = size * torch.randn(dim, generator=generator, dtype=torch.float64)
