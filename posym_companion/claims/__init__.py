@@ -23,8 +23,8 @@ OWN = "This book"
 
 GRADES: Mapping[str, str] = {
     "proved": "a proof, in which nobody who looked found a counter-example",
-    "holds": "direction and size are as the paper says, beyond the control",
-    "weaker": "the direction is the paper's, beyond the control; its size or scope is not",
+    "holds": "direction and size are as claimed, beyond the control",
+    "weaker": "the direction is as claimed, beyond the control; size or scope is not",
     "not attributable": "it holds, and random weights, geometry or depth give it, too",
     "depends on the model": "families of models, seeds or kinds of prompt disagree",
     "absent or opposite": "run, could have been seen, and was not",

@@ -298,9 +298,8 @@ def frequency_beyond_one_layer(look: Look):
         met = above(accuracy, SOLVED) if solved else below(accuracy, 0.5)
         held.setdefault(name, []).append(bool(met.held))
         yield part(name, shape), met
-    index, binding = (held[BANDS_DECIDE[place][0]] for place in (1, 3))
-    words = f"index fails at {sum(index)} of {len(index)} sizes, binding is solved at {sum(binding)} of {len(binding)}"
-    look.headline("with slow planes alone", words, paper="index fails, binding is solved")
+    words = ", ".join(f"{name} at {sum(met)} of {len(met)}" for name, met in held.items() if "alone" in name)
+    look.headline("sizes:", words)
 
 
 # What scores predict

@@ -135,7 +135,7 @@ def test_keys_that_depend_on_positions_otherwise_are_refused(monkeypatch):
 
     monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", stretched)
     with pytest.raises(
-        UnsupportedModelError, match=r"LlamaForCausalLM, attention call 0: .*not as rotations of planes"
+        UnsupportedModelError, match=r"LlamaForCausalLM, model.layers.0.self_attn: .*not as rotations of planes"
     ):
         find_planes(build("Llama"), 44)
 
