@@ -315,7 +315,7 @@ def ask_forbidden(look: Look):
     history="Small models with forbidden planes gave *partly* (before the run). Removal of all layers of a kind came "
     "after a look at greedy removals and at three models; its rule, written before the other runs, left the claim "
     "undecided until all seeds of both tasks are run. That a part is told once its own task's five seeds are run was "
-    "said after Number's five and before Letter's other four.",
+    "said after Number's five and before Letter's other four. All ten are run, so that either rule gives this grade.",
 )
 def necessity(look: Look):
     """Does Number fail without either kind of head, and Letter without symbolic ones alone?
@@ -335,7 +335,7 @@ def necessity(look: Look):
             for more, held in ask_controls(result, kind) if needed and need.held else ():
                 yield part(f"{name}: {more}", case, asks="control"), held
         left = [f"{measure_without(one, KINDS[kind]).value:.2f}" for one in removals if needed]
-        few = f" in {len(left)} of {len(SEEDS)} models, the only run" if missing else ""
+        few = f" in {len(left)} of {len(SEEDS)} models, as many as were run" if missing else ""
         words += [f"{task.capitalize()} without {KINDS[kind]} layers {', '.join(left)}{few}"] if left else []
     look.headline("accuracy", "; ".join(words), paper="fails each time")
 
