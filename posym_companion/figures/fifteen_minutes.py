@@ -108,8 +108,8 @@ def your_own_facts() -> Any:
         load_facts_model(),
         facts=list(zip(names, colours, strict=True)),
         ask="Cleo",
-        caption="Each row of bars is a head (layer:head), with its positional (blue) and symbolic (orange) score at the "
-        "end. The fact asked about is green. When two facts exchange their keys, head 1:2 follows the key.",
+        caption="Each row of bars is a head (layer:head), with its positional (blue) and symbolic (orange) score "
+        "at the end. The fact asked about is green. When two facts exchange their keys, head 1:2 follows the key.",
         alt="A field for facts and one for a question, the model's answer, and for each of eight heads a bar of "
         "attention for every fact beside the head's positional and symbolic score.",
     )
