@@ -33,9 +33,10 @@ class Text:
 def show_counts() -> Table:
     """Return how many claims of each paper have which grade."""
     groups = group_rows(read_rows())
-    table = Table("grade", "means", *(SHORT.get(title, title) for title in groups), align="llr")
-    for grade, means in GRADES.items():
-        table.add(f"**{grade}**", means, *(count_grades(rows).get(grade, "") for rows in groups.values()))
+    means = '<span class="posym-wide">means</span>'
+    table = Table("grade", *(SHORT.get(title, title) for title in groups), means, align="l" + "r" * len(groups) + "l")
+    for grade, meaning in GRADES.items():
+        table.add(f"**{grade}**", *(count_grades(rows).get(grade, "") for rows in groups.values()), meaning)
     return table
 
 
