@@ -136,5 +136,5 @@ def model_traces_waves(look: Look) -> Iterator:
             lead = float(turning[task, True].low - turning[task, False].high)
             yield part("more of the wave than with random weights", task, asks="control"), above(lead, 0)
     words = f"{min(x.value for x in waves):.2f} to {max(x.value for x in waves):.2f}"
-    places = f"the query follows {sum(x > 0 for x in follows)} of {len(follows)} places"
+    places = f"places of the target that the query follows: {sum(x > 0 for x in follows)} of {len(follows)}"
     look.headline("R2 of the wave", words, control=places)

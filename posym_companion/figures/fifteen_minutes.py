@@ -33,7 +33,7 @@ def draw_head(title: str, C: Any) -> list[Any]:
     )  # fmt: skip
     bars = Bars(
         "Attention", letters[ORDERS], np.where(standing, weights[:, None], 0), stacked=True, y_limits=(0, 1),
-        colours=("purple", "green", "yellow", "sky"), aspect=1.8,
+        colours=("purple", "green", "yellow", "sky"), aspect=1.8, x_label="content that stands at place 0 to 3",
     )  # fmt: skip
     return [table, bars]
 
@@ -108,8 +108,8 @@ def your_own_facts() -> Any:
         load_facts_model(),
         facts=list(zip(names, colours, strict=True)),
         ask="Cleo",
-        caption="Each row of bars is a head (layer:head). The fact asked about is green. When two facts exchange "
-        "their keys, the attention of head 1:2 follows the key.",
+        caption="Each row of bars is a head (layer:head), with its positional (blue) and symbolic (orange) score "
+        "at the end. The fact asked about is green. When two facts exchange their keys, head 1:2 follows the key.",
         alt="A field for facts and one for a question, the model's answer, and for each of eight heads a bar of "
         "attention for every fact beside the head's positional and symbolic score.",
     )
@@ -145,7 +145,7 @@ def taught_gemma() -> Any:
     curves = Lines(
         "Median positional score", steps, np.broadcast_to(medians, (len(steps), 2, len(steps))),
         series=("early half", "late half"), colours=("grey", "sky"), marker=np.array(steps, dtype=float),
-        x_label="steps of teaching", y_limits=(0, 1.05), aspect=1.6,
+        x_label="steps of teaching, 0 to 16", y_limits=(0, 1.05), aspect=1.6,
     )  # fmt: skip
     return slider_figure(
         [heads, [curves, Readout({"right answers on 12 prompts": right}, title="On the way", format=".0f")]],

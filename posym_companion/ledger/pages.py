@@ -6,12 +6,13 @@ from html import escape
 
 from posym_companion.book import Table, fold
 from posym_companion.catalogue import EXPERIMENTS
-from posym_companion.claims import GRADES, NAMES, Answer, Asked, Row
+from posym_companion.claims import G26, GRADES, NAMES, U25, U26, Answer, Asked, Row
 from posym_companion.claims.rows import read_rows
 from posym_companion.experiments import SECOND, TAUGHT, load_experiment
 from posym_companion.ledger.badges import count_grades, group_rows, make_badge
 from posym_companion.results import list_results, load_result
 
+SHORT = {U25: "U25", U26: "U26", G26: "G26"}  # so that the grades' meanings have room on a phone
 # Claims of the first paper that this book asks of decoders that solve the task, by who asks.
 ASKED_AGAIN = {"U25-2": "T-1", "U25-3": "T-2", "U25-6": "T-6", "U25-9": "T-4"}
 
@@ -32,9 +33,10 @@ class Text:
 def show_counts() -> Table:
     """Return how many claims of each paper have which grade."""
     groups = group_rows(read_rows())
-    table = Table("grade", "means", *(f"*{title}*" for title in groups), align="llr")
-    for grade, means in GRADES.items():
-        table.add(f"**{grade}**", means, *(count_grades(rows).get(grade, "") for rows in groups.values()))
+    means = '<span class="posym-wide">means</span>'
+    table = Table("grade", *(SHORT.get(title, title) for title in groups), means, align="l" + "r" * len(groups) + "l")
+    for grade, meaning in GRADES.items():
+        table.add(f"**{grade}**", *(count_grades(rows).get(grade, "") for rows in groups.values()), meaning)
     return table
 
 
@@ -44,8 +46,8 @@ def show_at_a_glance(*, own: bool = False) -> Table:
     *papers, ours = group_rows(rows.values()).values()
     table = Table("claim", "beyond random weights", "SmolLM2", "Gemma, taught", "trained decoders", align="l")
     for row in ours if own else (row for group in papers for row in group):
-        again = rows[ASKED_AGAIN[row.id]].grade if row.id in ASKED_AGAIN else ""
-        others = (row.answers[model].grade if model in row.answers else "" for model in (SECOND, TAUGHT))
+        again = rows[ASKED_AGAIN[row.id]].grade if row.id in ASKED_AGAIN else "–"
+        others = (row.answers[model].grade if model in row.answers else "–" for model in (SECOND, TAUGHT))
         table.add(f"{row.short}<br>{make_badge(row)}", count_beyond(next(iter(row.answers.values()))), *others, again)
     return table
 
@@ -53,7 +55,7 @@ def show_at_a_glance(*, own: bool = False) -> Table:
 def count_beyond(answer: Answer) -> str:
     """Return in how many cases a model is beyond random weights, where it stands beside them."""
     beside = [part for part in answer.parts if "random weights" in part.name and part.asks == "control"]
-    return f"{sum(part.held for part in beside)} of {sum(part.told for part in beside)}" if beside else ""
+    return f"{sum(part.held for part in beside)} of {sum(part.told for part in beside)}" if beside else "–"
 
 
 def show_rows(title: str) -> Text:

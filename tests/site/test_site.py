@@ -297,6 +297,24 @@ def test_page_fits_a_phone(visit: Visit) -> None:
     assert width <= NARROW["width"]
 
 
+# Words in sight of which a box that hides or scrolls shows nothing without being scrolled: tables and code may be so.
+CLIPPED = """() => [...document.querySelectorAll('article *')].filter(one => {
+    if (one.closest('pre, svg, mjx-container, .pst-scrollable-table-container') || !one.checkVisibility()) return false;
+    if (![...one.childNodes].some(part => part.nodeType === 3 && part.textContent.trim())) return false;
+    const { left, right, width } = one.getBoundingClientRect();
+    for (let box = one.parentElement; width > 1 && box.tagName !== 'ARTICLE'; box = box.parentElement) {
+        const edge = box.getBoundingClientRect();
+        if (getComputedStyle(box).overflowX !== 'visible' && (left >= edge.right || right <= edge.left)) return true;
+    }
+    return false;
+}).map(one => one.textContent.trim())"""
+
+
+@every_chapter
+def test_no_words_are_outside_a_box_that_clips_them(visit: Visit) -> None:
+    assert visit.page.evaluate(CLIPPED) == []
+
+
 def come_by(page: Page) -> None:
     """Scroll by the figures that load their data when a reader comes near."""
     for figure in page.query_selector_all(".posym-figure:has([data-from])"):

@@ -81,6 +81,7 @@ function start(figure, data) {
     const { facts, token, asked, said, message = "", wrong } = read();
     find(".posym-live-message").textContent = message;
     for (const one of [typed, question]) one.setAttribute("aria-invalid", String(one === wrong));
+    for (const part of figure.querySelectorAll(".posym-facts-heads, .posym-hop-tokens")) part.style.opacity = message ? 0.35 : "";
     if (message) return void (answer.value = find(".posym-live-source").textContent = find(".posym-live-rule").textContent = "");
     picked = picked.filter((fact) => fact < facts.length);
     const tokens = tokensOf(data, facts, token), count = tokens.length, blocks = { start: 1, length: FACT, count: facts.length };
@@ -178,6 +179,7 @@ function start(figure, data) {
     clearTimeout(late);
     if (!find(".posym-live-message").textContent) late = setTimeout(speak, 600);
   };
+  typed.addEventListener("input", () => (picked = [])); // what is typed anew is read in its own order
   for (const one of [typed, question]) one.addEventListener("input", changed);
   for (const button of buttons)
     button.addEventListener("click", () => {

@@ -76,8 +76,8 @@ def test_the_papers_rows_stand_beside_random_weights_and_other_models(stored):
     asked.answers["smollm2-135m"] = other
     stored(asked, row("T-1", "not attributable", OWN))
     (cells,) = show_at_a_glance().rows
-    assert cells[1:] == ("1 of 2", "holds", "", "not attributable")
-    assert {x[0]: x[2:] for x in show_counts().rows}["**weaker**"] == ("1", "")
+    assert cells[1:] == ("1 of 2", "holds", "–", "not attributable")
+    assert {x[0]: x[1:-1] for x in show_counts().rows}["**weaker**"] == ("1", "")
     assert len(show_at_a_glance(own=True).rows) == 1
 
 

@@ -204,6 +204,13 @@ def test_a_reader_types_facts_and_changes_heads(browser, model, tmp_path):
         page.locator(".posym-hop-tokens button").nth(3).click()
         assert "with two keys exchanged" in page.locator(".posym-live-source").text_content()
         assert drawings.last.inner_html() != before
+        page.fill("textarea", "Zoe likes red.")  # unknown: what is drawn is no answer to it
+        assert page.locator(".posym-facts-heads").evaluate("part => getComputedStyle(part).opacity") == "0.35"
+        page.fill("textarea", TYPED + " Pia likes lime.")
+        assert page.locator(".posym-facts-heads").evaluate("part => getComputedStyle(part).opacity") == "1"
+        assert "exchanged" not in page.locator(".posym-live-source").text_content()
+        page.locator(".posym-hop-tokens button").nth(0).click()
+        page.locator(".posym-hop-tokens button").nth(3).click()
         page.locator("button[name=head]").first.press("Enter")
         assert "switched off" in drawings.first.get_attribute("aria-label")
         page.wait_for_function("location.hash.includes('keys=1')")
