@@ -32,6 +32,7 @@ def code_version() -> dict[str, str]:
     return {"code_version": version("posym-core"), "code_digest": digest.hexdigest()}
 
 
+@functools.cache
 def list_library_versions() -> dict[str, str]:
     """Return the versions of what numbers depend on besides this package."""
     versions = {"python": platform.python_version(), "torch": torch.__version__.split("+")[0], "numpy": np.__version__}
