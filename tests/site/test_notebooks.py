@@ -185,6 +185,16 @@ def test_a_run_of_the_readers_own_takes_as_long_as_the_cell_says() -> None:
         assert time == f"{made['seconds'] / 60:.0f} min on {cores}", name
 
 
+def test_a_verdict_stands_once_on_a_page() -> None:
+    for path, notebook in notebooks().items():
+        text = "\n".join(cell.source for cell in notebook.cells)
+        shown = re.findall(r"\{claim\}`([^`]+)`", text)
+        shown += [
+            name for call in re.findall(r"show_verdicts\(([^)]*)\)", text) for name in re.findall(r'"(.*?)"', call)
+        ]
+        assert not [name for name, count in Counter(shown).items() if count > 1], path.name
+
+
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
 def test_figures_are_short_functions_with_a_caption_and_a_text_for_those_who_do_not_see_them(path: Path) -> None:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
