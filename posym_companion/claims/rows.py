@@ -35,7 +35,7 @@ def ask(claim: Claim, look: Look) -> Answer:
         answer.why = str(error)
     except MissingResultError as error:
         answer.headline, answer.why = "", f"not run: {error}"
-    except (LookupError, ValueError) as error:
+    except (LookupError, ValueError, RuntimeError) as error:  # the last is what tensors of other sizes raise
         if look.folder is None:
             raise
         # Results of another size may lack what is asked, such as a length or a kind of prompt.

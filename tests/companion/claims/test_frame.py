@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from invented import save_invented
 
 from posym_companion.claims import (
@@ -168,6 +169,17 @@ def test_models_that_a_folder_has_are_asked_first(tmp_path: Path):
     own = make_claim(heads, models=("other",), others=lambda folder: ["one"])
     assert (judge(own, tmp_path).grade, list(judge(own, tmp_path).answers)) == ("holds", ["one", "other"])
     assert list(judge(own).answers) == ["other"]
+
+
+@pytest.mark.parametrize("ask", [lambda: np.ones(4) + np.ones(32), lambda: torch.ones(4) + torch.ones(32), [].pop])
+def test_results_of_another_size_leave_a_claim_undecided(ask, tmp_path: Path):
+    def heads(look: Look):
+        yield part("heads"), ask()
+
+    row = judge(make_claim(heads), tmp_path)
+    assert (row.grade, row.headline[:31]) == ("undecided", "cannot be asked of these result")
+    with pytest.raises((LookupError, ValueError, RuntimeError)):
+        judge(make_claim(heads))
 
 
 def test_an_id_is_claimed_in_one_file(monkeypatch: pytest.MonkeyPatch):
