@@ -26,7 +26,7 @@ STORED = Path(__file__).with_name("RESULTS.md")
 
 
 def lines(parts: Sequence[str], rows: dict[str, list[cards.Row]]) -> Iterator[str]:
-    """The table, as it is measured; its rows are put into ``rows`` by part."""
+    """Yield the table as it is measured; its rows are put into ``rows`` by part."""
     today = datetime.now(UTC).date().isoformat()
     yield f"{describe_device(choose_device())}, torch {torch.__version__}, {today}"
     yield ""
@@ -64,14 +64,14 @@ def main(arguments: Sequence[str] | None = None, stored: Path = STORED) -> None:
 
 
 def tests_said() -> str:
-    """What pytest says at its end of the tests marked ``gpu``."""
+    """Return the last line that pytest prints of the tests marked ``gpu``."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests"]
     said = subprocess.run(command, cwd=STORED.parents[1], capture_output=True, text=True, check=False).stdout
     return said.strip().splitlines()[-1]
 
 
 def commit() -> str:
-    """The commit of the code that runs, marked where it was changed since; "" outside a checkout."""
+    """Return the commit of the code that runs, marked where it was changed since; "" outside a checkout."""
     described = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     return subprocess.run(described, cwd=STORED.parent, capture_output=True, text=True, check=False).stdout.strip()
 

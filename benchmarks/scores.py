@@ -62,7 +62,7 @@ def closed_form_against_loop() -> Iterator[str]:
 
 
 def run_forward(model: Any, ids: torch.Tensor) -> object:
-    """A pass without logits and without a cache."""
+    """Run a pass without logits and without a cache."""
     with torch.no_grad():
         return model.base_model(ids, use_cache=False)
 
@@ -105,7 +105,7 @@ def scoring_against_forward_pass(model: Any, lengths: Sequence[int] = (80, 256, 
 
 
 def labels_against_forward_pass(model: Any, length: int = 256) -> Iterator[str]:
-    """What labels add to a profile: passes over prompts of their own, whatever the profile's."""
+    """Yield the time of labels, which take passes over prompts of their own, whatever the profile's."""
     forward = partial(run_forward, model, draw_prompt(model, length))
     plain, labels = best_of_each(forward, partial(measure_head_labels, model))
     yield f"| labels of all heads against a forward pass, {length} tokens | {labels / plain:.2f} times the time |"

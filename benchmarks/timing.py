@@ -1,4 +1,4 @@
-"""What a run costs: time after a warm-up, the best of several because noise only adds; memory; and launches."""
+"""Cost of a run: time after a warm-up, the best of several because noise only adds; memory; and launches."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
 
 
 def count_launches(run: Callable[[], object], device: torch.device) -> int:
-    """How many kernels a run launches on a GPU; operations of PyTorch on a CPU, with those that others consist of."""
+    """Return how many kernels a run launches on a GPU; on a CPU, operations of PyTorch and of what they consist."""
     on_card = device.type == "cuda"
     watched = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_card]
     with profile(activities=watched, acc_events=True) as seen:

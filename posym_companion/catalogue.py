@@ -28,9 +28,9 @@ def _experiments() -> Iterator[tuple[str, str, str]]:
 
 _FOUND = sorted(_experiments())
 MODULES = {name: module for name, module, _ in _FOUND}
-"""The module of each experiment."""
+"""Modules of the experiments."""
 EXPERIMENTS = {name: said for name, _, said in _FOUND}
-"""What each experiment is about: the first line of its module."""
+"""Subjects of the experiments: the first lines of their modules."""
 
 
 def require_experiment(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment is, and the loop that runs all of them: nothing is measured twice, a killed run goes on."""
+"""Experiments, and the loop that runs all of them: nothing is measured twice, a killed run goes on."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class PromptSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutput:
-    """What a measurement leaves, where that is more than arrays.
+    """Output of a measurement that leaves more than arrays.
 
     Attributes:
         arrays: by name.
@@ -110,7 +110,7 @@ class RunOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What to run: a module of this package has one, called ``EXPERIMENT``.
+    """An experiment: a module of this package has one, called ``EXPERIMENT``.
 
     A setting is a frozen dataclass that JSON can hold, with the ``name`` of its result, ``"experiment/setting"``.
 
@@ -310,7 +310,7 @@ def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result |
 
 
 def finish_part(work: Path | None, name: str, measure: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """A part of a measurement, read if it was finished before, and otherwise measured, timed and kept in ``work``."""
+    """Return a part of a measurement, read if it was finished before, else measured, timed and kept in ``work``."""
     # A checkpoint may have the part's name.
     path = work / f"{name}.part.safetensors" if work is not None else None
     if path is not None and path.is_file():

@@ -1,4 +1,4 @@
-"""What chapters ask of scores beside their means: the order of layers, groups of prompts, what a score depends on."""
+"""Statistics of scores beside their means: the order of layers, groups of prompts, what a score depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers move: sliders over numbers or names, and lists of names."""
+"""Controls of a figure: sliders over numbers or names, and lists of names."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class Slider:
 
     @property
     def keys(self) -> list[Any]:
-        """The settings as addresses and messages name them: numbers as they are, and else the text that is read."""
+        """Return the settings as addresses and messages name them: numbers as they are, else the text."""
         return self.settings if self.numeric else self.texts
 
     def setting(self, value: Any, what: str = "") -> Any:
-        """A value that the slider can take: a number between its ends, or one of its names, by itself or as written.
+        """Return a value that the slider can take: a number between its ends, or one of its names.
 
         Raises:
             ValueError: if it is neither; ``what`` is how the error calls it.

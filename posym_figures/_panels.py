@@ -31,7 +31,7 @@ from posym_figures._frames import (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Panel:
-    """What all panels share.
+    """Common part of all panels.
 
     Args:
         title: heading of the panel.
@@ -63,7 +63,7 @@ class Panel:
         return getattr(self, self.moving[0]) is not None
 
     def given(self, result: Any) -> dict[str, Any]:
-        """What ``compute`` returned for this panel as fields: an array is the drawing itself, None changes nothing."""
+        """Return as fields what ``compute`` gave for this panel: an array is the drawing, None changes nothing."""
         if result is None:
             return {}
         if not isinstance(result, Mapping):

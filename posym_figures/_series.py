@@ -24,7 +24,7 @@ from posym_figures._panels import Panel
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SeriesPanel(Panel):
-    """What curves and bars share.
+    """Common part of curves and bars.
 
     Args:
         series: a label for each series.

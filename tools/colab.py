@@ -1,4 +1,4 @@
-"""What a chapter's first cell runs in Colab, behind the clone: install the package, and go to the chapter's folder.
+"""Set a chapter up in Colab, behind the clone: install the package, and go to the chapter's folder.
 
 ``%run posym/tools/colab.py FOLDER``, with the folder as the repository has it.
 """

@@ -37,7 +37,7 @@ POSITIVE = ("proved", "holds", "weaker", "not attributable")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a test holds, None where that cannot be told; in words; and the number that was asked, with its ends."""
+    """An answer to a test: yes, no or None where it cannot be told; why, in words; and its number with the ends."""
 
     held: bool | None
     text: str = ""
@@ -100,7 +100,7 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Answer:
-    """What one model says: its grade, the number that decides in words, or why nothing was told, and its parts."""
+    """The answer of one model: its grade, the number that decides in words, or why nothing was told, and its parts."""
 
     grade: str = "undecided"
     headline: str = ""

@@ -35,10 +35,10 @@ def ask(claim: Claim, look: Look) -> Answer:
         answer.why = str(error)
     except MissingResultError as error:
         answer.headline, answer.why = "", f"not run: {error}"
-    except (LookupError, ValueError, RuntimeError) as error:  # the last is what tensors of other sizes raise
+    except (LookupError, ValueError, RuntimeError) as error:
         if look.folder is None:
             raise
-        # Results of another size may lack what is asked, such as a length or a kind of prompt.
+        # Results of another size may lack a length or a kind of prompt, or have arrays that do not fit each other.
         answer.headline, answer.why = "", f"cannot be asked of these results ({error})"
     else:
         answer.parts = [*parts.values()]

@@ -1,4 +1,4 @@
-"""What a head with an encoding can be: positional, symbolic, or the sum of both; every answer with its witness.
+"""Kinds of heads that an encoding allows: positional, symbolic, or the sum of both; every answer with its witness.
 
 A head is *positional* if its ``C`` has constant columns, *symbolic* if it has constant rows, *additive* if
 ``C[a, b] = s[a] + p[b]`` with neither part constant. (A constant ``C`` is uniform attention and counts as none.) Where

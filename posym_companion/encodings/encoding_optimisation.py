@@ -1,4 +1,4 @@
-"""What an encoding does to optimisation: the largest stable learning rate, and the sharpness of the loss.
+"""Effects of an encoding on optimisation: the largest stable learning rate, and the sharpness of the loss.
 
 Gu et al., *Deconstructing Positional Information* (2026), expect in their first version that rotary models train more
 stably, because a product with a kernel contracts spectra. Models of :mod:`posym_companion.encodings.encoding_study` on

@@ -1,4 +1,4 @@
-"""What a head with each encoding can be, and how one is built that is it."""
+"""Kinds of heads that each encoding allows, and how one of each kind is built."""
 
 from __future__ import annotations
 

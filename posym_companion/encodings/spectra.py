@@ -29,7 +29,7 @@ SYMMETRY = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Majorisation:
-    """Whether one spectrum is majorised by another; every field has the batch's shape.
+    """Majorisation of one spectrum by another; every field has the batch's shape.
 
     Attributes:
         excess: largest amount by which a sum of the ``k`` largest of the first exceeds that of the second, over

@@ -1,4 +1,4 @@
-"""What the figure *Head explorer* shows: every head on several inputs, at many temperatures and block lengths.
+"""Data of the figure *Head explorer*: every head on several inputs, at many temperatures and block lengths.
 
 Urrutia et al. (2026a, section 4) score heads at one temperature with one sentence a block. Here the same 64 tokens of
 each input are cut into blocks of 1 to 16 tokens, and each cut is scored at eleven temperatures.

@@ -1,4 +1,4 @@
-"""What might tell what a head is needed for: the papers' scores, shares of the cube, slow planes, and older scores.
+"""Predictors of what a head is needed for: the papers' scores, shares of the cube, slow planes, and older scores.
 
 Each is a number a head, measured on binding prompts; no head is touched. The older ones, which nothing about swaps
 enters: the entropy of a head's attention and its attention to the fact that is asked about; *copying*, the attention

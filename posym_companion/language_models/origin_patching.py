@@ -1,4 +1,4 @@
-"""What attention and answers follow when parts of two facts' keys change places: the symbol, the origin, or neither.
+"""Attention and answers when parts of two facts' keys change places: the symbol, the origin, or neither.
 
 Before rotation a fact's key is a hidden state's: what the fact says (its *symbol*), the place where it was computed
 (its *origin*), and what only this pair of the two has. In the prompts of a Latin square every fact stands at every

@@ -1,4 +1,4 @@
-"""What heads of a language model follow when keys change places: the symbol, its origin or the place; kind by kind.
+"""Heads that follow the symbol, its origin or the place when keys of a language model change places; kind by kind.
 
 A key swap moves a symbol together with its origin, the place where its key was computed. Here both are taken apart
 (:func:`posym_profile.origin_cube`) on lists of facts and on prose, with facts of the same frame in front, with as many

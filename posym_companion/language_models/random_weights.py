@@ -1,4 +1,4 @@
-"""What random weights give: scores, frequency use and the planes' law of a language model that has learned nothing.
+"""Controls from random weights: scores, frequency use and the planes' law of a language model that has learned nothing.
 
 A number that a trained model shares with its own architecture and random weights is not a trace of learning. Here the
 packaged Gemma is measured as it is, taught to bind, and three times with weights drawn again, as training would begin

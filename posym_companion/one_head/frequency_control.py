@@ -56,7 +56,7 @@ DIMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyControlSettings:
-    """What to train and how to test.
+    """Settings of training and test.
 
     Attributes:
         lengths: context lengths; every length is a cell per task and kind of angles.

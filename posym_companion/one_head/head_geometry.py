@@ -194,7 +194,7 @@ def measure_places(
     *,
     progress: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Does the query turn when another place of the list is asked for? Cosines of its turn, over planes that turn.
+    """Return cosines of the turn that a query makes when another place is asked for, over planes that turn.
 
     To point ``D`` positions nearer, the query of a plane must turn by ``D angle`` against the keys.
     """

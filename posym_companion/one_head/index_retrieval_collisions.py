@@ -1,4 +1,4 @@
-"""What heads cannot do, shown on any head: two inputs that it cannot tell apart and whose answers differ.
+"""Limits of heads, shown on any head: two inputs that it cannot tell apart and whose answers differ.
 
 Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, Theorems 2 and 4 and
 Corollary 1. A head is anything that maps tokens ``[input, token]`` to class scores ``[input, class]``. Each function

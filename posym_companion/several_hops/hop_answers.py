@@ -23,7 +23,7 @@ GRACE = 2
 
 @dataclass(frozen=True, kw_only=True)
 class HopAnswers(Choices):
-    """What a model makes of questions.
+    """Answers of a model to questions.
 
     Attributes:
         exact: whether greedy decoding says the answer, and nothing else in that line.

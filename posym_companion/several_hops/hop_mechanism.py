@@ -1,4 +1,4 @@
-"""What trained multi-hop models do: the program of every head, and what breaks when it is taken away.
+"""Mechanisms of trained multi-hop models: the program of every head, and what breaks when it is taken away.
 
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), section 3 and figures 3 and 4, and beside them:
 heads classified by agreement, not by eye; every head silenced, and all replaced by their programs; and how many heads a

@@ -263,7 +263,7 @@ class Watch:
         return arrays
 
     def scores(self, model: Any) -> dict[str, Tensor]:
-        """What :func:`posym_companion.several_hops.hop_scores.summary` says of heads, and the attention on examples."""
+        """Return :func:`posym_companion.several_hops.hop_scores.summary` of heads, and the attention on examples."""
         settings, sequences = self.settings, self.monitored
         layers = capture_layers(model, sequences.tokens)
         scores = station_scores(layers, sequences.path, angles=settings.angles)

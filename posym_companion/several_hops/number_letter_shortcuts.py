@@ -1,4 +1,4 @@
-"""What Number and Letter give away to those who count instead of walking, and how to tell the two apart.
+"""Shortcuts of Number and Letter for those who count instead of walking, and how to tell the two apart.
 
 A unique path leaves a trace. In Letter, letters on the path stand nowhere else on the left, so the answer's left letter
 stands once and is named by a right one, while few letters are left for all other pairs and repeat. In Number the

@@ -1,4 +1,4 @@
-"""What each head of a decoder does: what the model loses without it, and how much of the answer it carries.
+"""Roles of the heads of a decoder: the loss without each of them, and the share of the answer that it carries.
 
 Mean ablation puts a head's mean over prompts in place of what it reads, so that later layers learn nothing from it
 about the prompt at hand. Patching puts in what it reads on a prompt that differs in the answer only: a head that

@@ -1,4 +1,4 @@
-"""What every head of a language model is needed for when it answers a binding prompt."""
+"""Roles of the heads of a language model that answers a binding prompt."""
 
 from __future__ import annotations
 

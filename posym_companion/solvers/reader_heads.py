@@ -1,4 +1,4 @@
-"""What heads read that carry the answer of a taught model: the symbol that is asked for, or its origin.
+"""Heads that carry the answer of a taught model and read the symbol that is asked for, or its origin.
 
 On the prompts of :mod:`posym_companion.language_models.origins` four heads of SmolLM2, taught to bind, carry the answer
 and look at the facts. All are purely symbolic by the papers' scores, but two of them, in a later layer, go with the

@@ -1,4 +1,4 @@
-"""What might tell what a head of a small decoder is needed for; the same as of a language model's.
+"""Predictors of what a head of a small decoder is needed for; the same as of a language model's.
 
 See :mod:`posym_companion.language_models.head_predictors`. The decoders name no alternatives, so that the answer's
 logit is raised above the mean of all attributes.

@@ -20,7 +20,7 @@ from posym_core.metrics._rope import rope_angles
 
 
 class Absolute(Encoding):
-    """What sinusoidal and learned encodings share; subclasses give :meth:`table`."""
+    """Common part of sinusoidal and learned encodings; subclasses give :meth:`table`."""
 
     relative = False
 

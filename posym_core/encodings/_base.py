@@ -1,4 +1,4 @@
-"""What all positional encodings of one attention layer have in common.
+"""Base of all positional encodings of one attention layer.
 
 An encoding says how the position of a token enters attention. It may add something to the embeddings, change queries
 and keys, add to logits, or act on the attention weights. Each one here is a module for one layer that turns *plain*
@@ -56,7 +56,7 @@ class LayerShape:
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """What some encodings draw on beside queries and keys; see :meth:`Encoding.cross_logits`."""
+    """Inputs of some encodings beside queries and keys; see :meth:`Encoding.cross_logits`."""
 
     content: Float[Tensor, "*#batch token width"] | None
     key_map: Float[Tensor, "head width dim"] | None

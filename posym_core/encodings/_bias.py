@@ -19,7 +19,7 @@ from posym_core.encodings._base import Encoding, LayerShape, require_whole
 
 
 class Biased(Encoding):
-    """What T5's and ALiBi's encodings share; subclasses give :meth:`bias`."""
+    """Common part of T5's and ALiBi's encodings; subclasses give :meth:`bias`."""
 
     @abstractmethod
     def bias(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:

@@ -21,7 +21,7 @@ from posym_core.metrics._rope import Pairing, fit_angles, join_planes, rope_angl
 
 
 class Placed(Encoding):
-    """What rotary encodings share; subclasses give :meth:`placed`."""
+    """Common part of rotary encodings; subclasses give :meth:`placed`."""
 
     @abstractmethod
     def placed(
@@ -42,7 +42,7 @@ class Placed(Encoding):
 
 
 class TokenPhases(Encoding):
-    """What encodings share whose planes turn by phases that the tokens set; subclasses give :meth:`phases`."""
+    """Common part of encodings whose planes turn by phases that the tokens set; subclasses give :meth:`phases`."""
 
     needs_content = True
 

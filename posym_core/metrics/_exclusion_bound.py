@@ -19,7 +19,7 @@ from posym_core._checks import Checks, require_floating
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """What a cross-logit matrix says about being positional or symbolic; every field has the batch's shape.
+    """Positional and symbolic parts of a cross-logit matrix; every field has the batch's shape.
 
     Attributes:
         variance: variance of the logits ``C[j, j]`` over the ``m`` slots (divided by ``m``).

@@ -1,4 +1,4 @@
-"""What each rotation plane of a head contributes: variance shares in closed form, energy, and frequency use.
+"""Contribution of each rotation plane of a head: variance shares in closed form, energy, and frequency use.
 
 One plane's cross-logit matrix is ``C[a, b] = Re(u_a exp(i angle b))`` with ``u_a = z_a exp(-i angle a)``. Write
 ``u_a = mean(u) + v_a`` and ``exp(i angle b) = D + w_b``, where ``D`` is the mean of the phases over the positions (the

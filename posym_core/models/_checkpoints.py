@@ -1,4 +1,4 @@
-"""What a training run has come to, and the file that it is taken up from."""
+"""State of a training run, and the file that it is taken up from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from posym_core.store._sealing import DamagedError
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What happened in training.
+    """Record of a training.
 
     Attributes:
         losses: ``[record, ...]``, every member's mean loss since the last record.

@@ -32,7 +32,7 @@ Edit = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """What a model is. The defaults are the sizes of Gu et al.
+    """Settings of a model. The defaults are the sizes of Gu et al.
 
     Attributes:
         vocabulary: number of different tokens.
@@ -99,7 +99,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerAttention:
-    """What a layer's attention was given and made.
+    """Inputs and outputs of a layer's attention.
 
     Attributes:
         inputs: the layer's normalised inputs.

@@ -1,4 +1,4 @@
-"""What is kept and how: sealed files, unfinished work, provenance; devices and other processes."""
+"""Storage: sealed files, unfinished work, provenance; devices and other processes."""
 
 from posym_core.store._cache import cache_folder, find_cache_root
 from posym_core.store._devices import TOKENS_A_BATCH, choose_device, describe_device, map_batches

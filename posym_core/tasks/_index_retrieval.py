@@ -37,7 +37,7 @@ class TaskBatch(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextTask:
-    """What all have in common: ``length`` context tokens over so many symbols."""
+    """Common part of the three tasks: ``length`` context tokens over so many symbols."""
 
     length: int = 32
     symbols: int = 32

@@ -38,7 +38,7 @@ class MultihopBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class MultihopTask:
-    """What the Number and the Letter task have in common.
+    """Common part of the Number and the Letter task.
 
     Attributes:
         window: tokens of the target window in which the answer stands.

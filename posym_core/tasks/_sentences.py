@@ -44,7 +44,7 @@ class SentenceBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceTask:
-    """What both tasks have in common.
+    """Common part of both tasks.
 
     Attributes:
         longest: tokens of a padded sentence.

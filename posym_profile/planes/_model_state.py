@@ -44,16 +44,12 @@ def describe_state(model: nn.Module) -> ModelState | None:
     marks = [(x._version, x.data_ptr(), x.dtype, x.device) for x in tensors]
     forwards = [forward for module in modules if (forward := vars(module).get("forward")) is not None]
     hooks = [(*module._forward_pre_hooks, *module._forward_hooks) for module in modules]
-    numbers = [_list_numbers(module) for module in modules if module._buffers]
+    plain = [{k: x for k, x in vars(m).items() if isinstance(x, PLAIN)} for m in modules if m._buffers]
     parts = [weakref.ref(x) for x in (*tensors, *forwards)]
-    return ModelState(parts=parts, marks=[settings, marks, hooks, numbers])
+    return ModelState(parts=parts, marks=[settings, marks, hooks, plain])
 
 
 def _list_tensors(module: nn.Module) -> Iterator[Tensor]:
     """Yield a module's parameters, buffers and plain tensors, without those of its parts."""
     for held in (module._parameters, module._buffers, vars(module)):
         yield from (x for x in held.values() if isinstance(x, Tensor))
-
-
-def _list_numbers(module: nn.Module) -> dict[str, Any]:
-    return {name: x for name, x in vars(module).items() if isinstance(x, PLAIN)}

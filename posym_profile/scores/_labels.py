@@ -23,6 +23,7 @@ from posym_profile.capture._capturing import (
     get_input_embeddings,
 )
 from posym_profile.capture._wrappers import get_text_config, unwrap
+from posym_profile.language_models._answers import compute_last_logits
 from posym_profile.planes._shifted_keys import move_to_cpu
 from posym_profile.scores._head_table import LABELS
 from posym_profile.scores._layer_measurement import stack_padded
@@ -86,7 +87,8 @@ def _measure_twice_shown(model: Any, ids: Int[Tensor, "prompt token"], length: i
 
     def foretell(model: Any, prompt: Int[Tensor, "1 token"]) -> None:
         with torch.no_grad():
-            foretold.append(model(prompt, use_cache=False).logits[0].argmax(-1).cpu())
+            logits, _ = compute_last_logits(model, prompt, keep=length, use_cache=False)
+        foretold.append(logits[0, :-1].argmax(-1).cpu())
 
     route, labels = None, []
     for prompt in ids:
@@ -94,7 +96,7 @@ def _measure_twice_shown(model: Any, ids: Int[Tensor, "prompt token"], length: i
         receive = functools.partial(_look, seen=seen, rows=second, length=length)
         with Checks():
             route = forward_with_hook(model, prompt[None], receive, rows=None, route=route, run=foretell)
-        right = foretold[-1][second] == prompt.cpu()[second + 1]
+        right = foretold[-1] == prompt.cpu()[second + 1]
         moved = move_to_cpu(seen)
         for place in range(3, len(moved), 4):
             moved[place] = (moved[place] & right).float().mean(-1)
