@@ -98,7 +98,7 @@ def _prompt_tokens(tokenizer: Any, text: str, chat: bool) -> list[int]:
 
 def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any) -> Float[Tensor, " candidate"]:
     """Return log-probability of each candidate behind the prompt whose last logits and cache are given."""
-    after: dict[tuple[int, ...], Tensor] = {(): logits[0, -1].log_softmax(-1)}
+    after: dict[tuple[int, ...], Tensor] = {(): logits[0, -1].double().log_softmax(-1)}
     # One pass over a beginning gives the next token's probabilities behind each of its own beginnings as well.
     needed = {tuple(ids[:-1]) for ids in candidates} - {()}
     needed = sorted(a for a in needed if not any(a != b and b[: len(a)] == a for b in needed))
@@ -110,7 +110,7 @@ def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any)
         grown = copy.deepcopy(cache)
         grown.batch_repeat_interleave(len(rows))
         chosen, _ = compute_last_logits(model, ids, grown, width)
-        for row, of_row in zip(rows, chosen.log_softmax(-1), strict=True):
+        for row, of_row in zip(rows, chosen.double().log_softmax(-1), strict=True):
             after |= {row[: place + 1]: of_row[place] for place in range(len(row))}
 
     def whole(ids: list[int]) -> Tensor:

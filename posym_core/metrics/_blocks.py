@@ -5,6 +5,7 @@ Everything here takes heads that stand in groups, see :meth:`posym_core.metrics.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 
 import torch
@@ -139,6 +140,13 @@ class MovedBlocks:
         self.home = rotate_by(keys, cos[..., None, :], sin[..., None, :], heads.pairing)
         self.seen = rotate_by(heads.query[:, :, None], cos[:, None], sin[:, None], heads.pairing)
         self.hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)
+
+    def take(self, heads: slice | Tensor) -> MovedBlocks:
+        """Return those of some heads."""
+        some = copy.copy(self)
+        some.home, some.seen = self.home[heads], self.seen[heads]
+        some.hidden = None if self.hidden is None else self.hidden[heads]
+        return some
 
     def logits(self, contents: Blocks, places: Blocks) -> Float[Tensor, "head group content offset place"]:
         """Return logits of the contents of some blocks at the places of some, those that are hidden as well."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
@@ -122,17 +122,6 @@ class Heads:
             return x.reshape((*self.batch, *x.shape[2:]))
         x = x.unflatten(0, (*self.lead, self.angles.shape[-1])).transpose(len(self.lead), len(self.lead) + 1)
         return x.reshape((*self.batch, *x.shape[len(self.lead) + 1 :]))
-
-    def take(self, chosen: slice | Tensor) -> Heads:
-        """Return some of the heads that stand in groups; angles that all share stay shared."""
-        return replace(
-            self,
-            query=self.query[chosen],
-            keys=self.keys[chosen],
-            angles=self.angles if len(self.angles) == 1 else self.angles[chosen],
-            visible=None if self.visible is None else self.visible[chosen],
-            sinks=None if self.sinks is None else self.sinks[chosen],
-        )
 
     def cap(self, logits: Tensor) -> Tensor:
         """Return logits as the softmax gets them."""

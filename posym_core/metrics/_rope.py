@@ -91,16 +91,17 @@ def rotate_by(
 ) -> Float[Tensor, "*batch dim"]:
     """Turn every plane of ``x`` by the phase of this cosine and sine."""
     first, second = split_planes(x, pairing)
-    return join_planes(
-        torch.addcmul(first * cos, second, sin, value=-1), torch.addcmul(first * sin, second, cos), pairing
-    )
+    turned = x * join_planes(cos, cos, pairing)
+    turned_first, turned_second = split_planes(turned, pairing)
+    turned_first.addcmul_(second, sin, value=-1)
+    turned_second.addcmul_(first, sin)
+    return turned
 
 
 def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tensor, Tensor]:
     """Return first and second coordinate of every plane, each ``[..., plane]``."""
     if pairing == "halves":
-        first, second = x.chunk(2, dim=-1)
-        return first, second
+        return x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
     return x[..., 0::2], x[..., 1::2]
 
 

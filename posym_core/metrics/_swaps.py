@@ -12,6 +12,7 @@ the two block means after the swap are ``S[j, i]`` and ``S[i, j]`` over ``block_
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from posym_core.metrics._heads import Heads
 from posym_core.metrics._rope import Pairing
 
 # Numbers in one table of contents and places, a dozen of which live at once: near a CPU's caches, or many on a GPU.
-TABLE, LARGE_TABLE = 2**17, 2**23
+TABLE, LARGE_TABLE = 2**18, 2**23
 # Numbers in all tables from which it pays to ask which pairs weigh anything.
 WORTH = 2**15
 # Weights of exp(-40) of the largest, divided among all pairs, are below the rounding of float64.
@@ -153,16 +154,14 @@ def score_swaps(
 def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
     """Return scores and entropy ``[head, group]`` and block means ``[head, group, block]``, some heads at a time."""
     attention = measure_block_attention(heads, swaps)
-    scores = torch.empty_like(attention.mass[..., :2])
+    scores, moved = torch.empty_like(attention.mass[..., :2]), MovedBlocks(heads, swaps)
     for chosen, rows in _choose_rows(attention, swaps, heads.query.shape[-1]):
-        every = isinstance(chosen, slice) and chosen.start == 0 and chosen.stop >= len(scores)
-        some, its = (heads, attention) if every else (heads.take(chosen), attention.take(chosen))
-        blocks = MovedBlocks(some, swaps)
+        blocks, its = moved.take(chosen), attention.take(chosen)
         if rows < swaps.number:
             total = _sum_pairs(blocks, swaps, its, its.mass.topk(rows).indices, slice(0, swaps.number))
         else:
             # Parts of one table do some work twice, so they are larger.
-            step = max(1, 2 * _find_room(its.mass) // (its.mass.numel() * swaps.block_length))
+            step = max(1, 4 * _find_room(its.mass) // (its.mass.numel() * swaps.block_length))
             bands = [slice(top, min(top + step, swaps.number)) for top in range(0, swaps.number, step)]
             sums = [_sum_pairs(blocks, swaps, its, band, slice(band.start, swaps.number)) for band in bands]
             total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
@@ -192,7 +191,11 @@ def _choose_rows(attention: BlockAttention, swaps: BlockLayout, dim: int) -> Ite
         for head, needed in enumerate(near.sum(-1).amax(-1).tolist()):
             # Rows to the next power of four, and at least four, are scored together.
             rows = 4 ** max(1, (needed - 1).bit_length() + 1 >> 1)
-            kinds.setdefault(rows if rows <= number // 4 else number, []).append(head)
+            kinds.setdefault(rows if rows <= number // 3 else number, []).append(head)
+        for rows, more in itertools.pairwise(sorted(kinds)):
+            # Too few to be scored on their own.
+            if len(kinds[rows]) * size * (more - rows) < WORTH:
+                kinds[more] += kinds.pop(rows)
     for rows, members in kinds.items():
         step = max(1, _find_room(attention.mass) // (size * max(rows, dim // 4)))
         for first in range(0, len(members), step):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from posym_core._checks import require
+from posym_core._checks import are_finite, require
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._routes import PRODUCTS, SOFTMAXES
 from posym_profile.language_models._refusals import PLAIN, UnsupportedModelError, make_unsupported_error, name_module
@@ -20,6 +22,13 @@ from posym_profile.language_models._refusals import PLAIN, UnsupportedModelError
 HIDDEN_BELOW = -9_999.0
 # Relative rounding of float32 attention, however it is summed up; in half precision some steps of its own come on top.
 ROUNDING = 1e3 * torch.finfo(torch.float32).eps
+
+
+def find_places(rows: Tensor, keys: int, queries: int, causal: bool, window: int | None) -> Bool[Tensor, "row key"]:
+    """Find which keys lie where rows look."""
+    position, place = rows[:, None] + (keys - queries), torch.arange(keys, device=rows.device)
+    seen = place <= position if causal else torch.ones_like(place <= position)
+    return seen if window is None else seen & (place > position - window)
 
 
 class Recorder:
@@ -40,6 +49,7 @@ class Recorder:
         self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
         self.seen = itertools.count()
         self.rows_by_place: dict[tuple[int, torch.device], Tensor] = {}
+        self.find_places = functools.cache(find_places)  # layers ask the same
 
     def record(
         self,
@@ -72,7 +82,8 @@ class Recorder:
             visible=visible(rows),
             rows=rows,
         )
-        require(call.query.isfinite().all() & call.keys.isfinite().all(), lambda: self.describe_not_finite(module))
+        for x in (call.query, call.keys):
+            require(are_finite(x), lambda: self.describe_not_finite(module))
         if hasattr(module, "indexer"):
             self.check_sparse(call)
         return call
@@ -111,10 +122,7 @@ class Recorder:
                     lambda: self.make_error(module, "adds a bias to its logits (ALiBi or a learned mask)"),
                 )
                 return seen
-            position, place = rows + (keys - queries), torch.arange(keys, device=rows.device)
-            seen = place <= position[:, None] if causal else torch.ones_like(place <= position[:, None])
-            if window is not None:
-                seen = seen & (place > position[:, None] - window)
+            seen = self.find_places(rows, keys, queries, causal, window)
             if mask is None:
                 return seen.expand(prompts, 1, -1, -1)
             if isinstance(mask, Tensor) and mask.ndim == 2:

@@ -30,6 +30,7 @@ from posym_profile.capture._capturing import (
 )
 from posym_profile.capture._routes import limit_to_thread
 from posym_profile.capture._wrappers import unwrap, unwrap_to_edit
+from posym_profile.language_models._answers import compute_last_logits
 from posym_profile.language_models._refusals import make_unsupported_error
 from posym_profile.prompts._drafts import Prompts
 
@@ -139,12 +140,8 @@ def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) ->
         seen.append(nn.functional.pad(outputs.detach(), (0, width - outputs.shape[-1])).clone())
 
     with torch.no_grad(), edit_head_outputs(model, look):
-        logits = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
-        if any(outputs.shape[1] < ids.shape[1] for outputs in seen):
-            # Some leave out what the last layers' other tokens would say when no logits of these are wanted.
-            seen.clear()
-            logits = model(ids, use_cache=False).logits[:, -1]
-    return PassOutputs(outputs=torch.stack(seen, 1), logits=logits.float().cpu())
+        logits, _ = compute_last_logits(model, ids, use_cache=False)
+    return PassOutputs(outputs=torch.stack(seen, 1), logits=logits[:, -1].float().cpu())
 
 
 @contextlib.contextmanager

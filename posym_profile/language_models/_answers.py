@@ -44,11 +44,13 @@ class Choices:
 def compute_last_logits(
     model: Any, ids: Tensor, cache: Any = None, keep: int = 1, use_cache: bool = True
 ) -> tuple[Tensor, Any]:
-    """Return logits of the last ``keep`` tokens ``[row, token, vocabulary]`` in float64, and the grown cache."""
+    """Return logits of the last ``keep`` tokens ``[row, token, vocabulary]``, and the grown cache."""
     device = model.get_input_embeddings().weight.device
-    last_only = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-    output, grown = run_with_cache(model, ids.to(device), cache, use_cache=use_cache, **last_only)
-    return output.logits[:, -keep:].double(), grown
+    # Not by their number: a CPU would take six times as long for several prompts, and some layers leave tokens out.
+    last = {"logits_to_keep": torch.arange(ids.shape[1] - keep, ids.shape[1], device=device)}
+    last = last if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    output, grown = run_with_cache(model, ids.to(device), cache, use_cache=use_cache, **last)
+    return output.logits[:, -keep:], grown
 
 
 def run_with_cache(model: Any, ids: Tensor, cache: Any = None, *, use_cache: bool = True, **options: Any) -> Any:
@@ -85,7 +87,7 @@ def choose_answers(model: Any, prompts: Prompts, *, batch_size: int | None = Non
         )
 
     def compute_logits(ids: Tensor) -> Tensor:
-        return compute_last_logits(model, ids, use_cache=False)[0][:, -1].cpu()
+        return compute_last_logits(model, ids, use_cache=False)[0][:, -1].double().cpu()
 
     with torch.no_grad():
         named = torch.cat([*map_batches(compute_logits, prompts.input_ids, batch_size)]).gather(1, answer_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,11 @@ class ModelState:
 def describe_state(model: nn.Module) -> ModelState | None:
     """Describe a model's state; None where a change could not be seen, as of tensors without versions."""
     modules = [*model.modules()]
-    tensors = [x for module in modules for x in _list_tensors(module)]
+    held = [x for module in modules for x in (module._parameters, module._buffers, vars(module))]
+    # By class: to ask isinstance takes several times as long, since a tensor's class answers that itself.
+    tensors: list[Any] = [x for values in held for x in values.values() if Tensor in type(x).__mro__]
     modes = _len_torch_dispatch_stack() + _len_torch_function_stack()
-    if modes or any(x.is_inference() or is_fake(x) for x in tensors):
+    if modes or any(x.is_inference() for x in tensors) or any(map(is_fake, {type(x): x for x in tensors}.values())):
         return None
     settings = repr(vars(model.config)) if hasattr(model, "config") else ""
     marks = [(x._version, x.data_ptr(), x.dtype, x.device) for x in tensors]
@@ -47,9 +49,3 @@ def describe_state(model: nn.Module) -> ModelState | None:
     plain = [{k: x for k, x in vars(m).items() if isinstance(x, PLAIN)} for m in modules if m._buffers]
     parts = [weakref.ref(x) for x in (*tensors, *forwards)]
     return ModelState(parts=parts, marks=[settings, marks, hooks, plain])
-
-
-def _list_tensors(module: nn.Module) -> Iterator[Tensor]:
-    """Yield a module's parameters, buffers and plain tensors, without those of its parts."""
-    for held in (module._parameters, module._buffers, vars(module)):
-        yield from (x for x in held.values() if isinstance(x, Tensor))

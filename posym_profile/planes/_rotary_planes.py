@@ -15,6 +15,7 @@ prompt, so that encodings whose angles depend on the length (dynamic, longrope) 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -61,24 +62,24 @@ class Planes:
 
     def arrange_keys(self, keys: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Bring keys into the ``"halves"`` layout, turning rigidly by :attr:`angles`."""
-        return self._reorder(keys) * self.gain.to(keys)
+        return self._arrange(keys, torch.mul)
 
     def arrange_query(self, query: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
         """Bring queries into the layout of :meth:`arrange_keys`."""
-        return self._reorder(query) / self.gain.to(query)
+        return self._arrange(query, torch.div)
 
-    def _reorder(self, x: Tensor) -> Tensor:
+    def _arrange(self, x: Tensor, apply_gain: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        if self._plain and len(self.order) == x.shape[-1]:
+            return x
         if len(self.order) > x.shape[-1]:
             x = nn.functional.pad(x, (0, len(self.order) - x.shape[-1]))
-        # Whether that changes anything is not asked where asking would be to wait.
-        if not is_asynchronous(x.device) and len(self.order) == x.shape[-1] and self._in_place:
-            return x
-        return x[..., self.order.to(x.device)]
+        return apply_gain(x[..., self.order.to(x.device)], self.gain.to(x))
 
     @cached_property
-    def _in_place(self) -> bool:
-        """Return whether dimensions stand in their order."""
-        return torch.equal(self.order, torch.arange(len(self.order), device=self.order.device))
+    def _plain(self) -> bool:
+        """Return whether nothing is to be done; not asked where asking would be to wait."""
+        ordered = not is_asynchronous(self.gain.device) and torch.equal(self.order, torch.arange(len(self.order)))
+        return ordered and bool((self.gain == 1).all())
 
 
 def find_planes(model: nn.Module, length: int) -> list[Planes]:

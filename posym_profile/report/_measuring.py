@@ -128,12 +128,13 @@ def measure_part(part: Part) -> Dataset:
             scores = scores.merge(origin_cube(model, prompts, batch_size=settings.batch_size)[list(SHARES)])
     if prompts.answer_ids.shape[1]:
         choices = choose_answers(model, prompts, batch_size=settings.batch_size)
-        answers = {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
-        scores = scores.assign({name: ("prompt", x) for name, x in answers.items()})
+        scores = scores.assign({name: ("prompt", x.numpy()) for name, x in vars(choices).items()})
     wide = [name for name, x in scores.items() if x.dtype == np.float64 and {"prompt", "head"} <= {*x.dims}]
     scores = scores.assign({name: scores[name].astype(np.float32) for name in wide})
-    scores = scores.assign_coords(prompt=list(prompts.names))
-    return scores.assign_attrs(device=_describe_devices(model), seconds=time.perf_counter() - began)
+    places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
+    device = " and ".join(sorted(describe_device(place) for place in places or {choose_device("cpu")}))
+    scores.attrs |= {"device": device, "seconds": time.perf_counter() - began}
+    return scores.assign_coords(prompt=list(prompts.names))
 
 
 def join_parts(measured: Sequence[Dataset]) -> Dataset:
@@ -144,9 +145,3 @@ def join_parts(measured: Sequence[Dataset]) -> Dataset:
     of_prompts = [part.drop_vars(alone, errors="ignore") for part in measured]
     joined = xarray.concat(of_prompts, "prompt", combine_attrs="override")
     return joined.merge(measured[0][alone]).assign_attrs(seconds=sum(part.attrs["seconds"] for part in measured))
-
-
-def _describe_devices(model: Any) -> str:
-    """Return where the model's weights are, in words."""
-    places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
-    return " and ".join(sorted(describe_device(place) for place in places or {choose_device("cpu")}))

@@ -10,10 +10,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posym_core._checks import Checks, require_known_tokens
+from posym_core.store import map_batches
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import (
     check_input_ids,
@@ -22,6 +23,7 @@ from posym_profile.capture._capturing import (
     forward_with_hook,
     get_input_embeddings,
 )
+from posym_profile.capture._routes import Route
 from posym_profile.capture._wrappers import get_text_config, unwrap
 from posym_profile.language_models._answers import compute_last_logits
 from posym_profile.planes._shifted_keys import move_to_cpu
@@ -31,20 +33,20 @@ from posym_profile.scores._layer_measurement import stack_padded
 if TYPE_CHECKING:
     from xarray import Dataset
 
-# Tokens that are drawn for a prompt, and prompts.
-LENGTH, PROMPTS = 50, 4
+# Tokens that are drawn for a prompt, prompts, and numbers in the logits of one pass, as vocabularies are large.
+LENGTH, PROMPTS, LOGITS = 50, 3, 2**27
 
 
 def measure_head_labels(
     model: nn.Module, tokens: Int[Tensor, "prompt token"] | None = None, *, seed: int = 0
 ) -> Dataset:
-    """Measure the labels of every head, in a pass over each prompt of tokens that are shown twice.
+    """Measure the labels of every head on prompts of tokens that are shown twice, in one pass or a few.
 
     Args:
         model: see :func:`posym_profile.profile`; with an output layer over its vocabulary.
         tokens: what is shown twice, ``[prompt, token]``, without a mark of beginning. By default different random
             tokens of the middle nine tenths of the vocabulary: the first ones are controls or frequent, the last ones
-            rare or unused; 50 in each of 4 prompts.
+            rare or unused; 50 in each of 3 prompts.
         seed: of the draws.
 
     Returns:
@@ -64,6 +66,8 @@ def measure_head_labels(
     Raises:
         UnsupportedModelError: if the model cannot be captured.
     """
+    import xarray
+
     model = unwrap(model)
     check_model(model)
     if tokens is None:
@@ -74,49 +78,48 @@ def measure_head_labels(
     start = getattr(get_text_config(model.config), "bos_token_id", None)
     start = torch.full((len(tokens), int(isinstance(start, int))), start if isinstance(start, int) else 0)
     ids = torch.cat([start, tokens.cpu(), tokens.cpu()], 1).to(find_input_device(model))
-    return _measure_twice_shown(model, ids, tokens.shape[1])
-
-
-def _measure_twice_shown(model: Any, ids: Int[Tensor, "prompt token"], length: int) -> Dataset:
-    """Measure prompts one at a time, because vocabularies are large."""
-    import xarray
-
+    length = tokens.shape[1]
     # From each token of the second showing that another follows, to what followed it in the first.
     second = torch.arange(ids.shape[1] - length, ids.shape[1] - 1)
-    foretold: list[Tensor] = []
+    route: Route | None = None
 
-    def foretell(model: Any, prompt: Int[Tensor, "1 token"]) -> None:
-        with torch.no_grad():
-            logits, _ = compute_last_logits(model, prompt, keep=length, use_cache=False)
-        foretold.append(logits[0, :-1].argmax(-1).cpu())
-
-    route, labels = None, []
-    for prompt in ids:
+    def measure(prompts: Int[Tensor, "prompt token"]) -> Float[Tensor, "label prompt layer head"]:
+        nonlocal route
         seen: list[Tensor] = []
+        foretold: list[Tensor] = []
+
+        def foretell(model: Any, prompts: Int[Tensor, "prompt token"]) -> None:
+            with torch.no_grad():
+                logits, _ = compute_last_logits(model, prompts, keep=length, use_cache=False)
+            foretold.append(logits[:, :-1].argmax(-1))
+
         receive = functools.partial(_look, seen=seen, rows=second, length=length)
         with Checks():
-            route = forward_with_hook(model, prompt[None], receive, rows=None, route=route, run=foretell)
-        right = foretold[-1] == prompt.cpu()[second + 1]
-        moved = move_to_cpu(seen)
+            route = forward_with_hook(model, prompts, receive, rows=None, route=route, run=foretell)
+        *moved, said = move_to_cpu([*seen, foretold[-1]])
+        right = said == prompts[:, second + 1].cpu()
         for place in range(3, len(moved), 4):
-            moved[place] = (moved[place] & right).float().mean(-1)
-        labels.append(torch.stack([stack_padded(moved[place::4], dim=0) for place in range(4)]))
-    means = torch.stack(labels).double().mean(0).float().numpy()
+            moved[place] = (moved[place] & right[:, None]).float().mean(-1)
+        return torch.stack([stack_padded(moved[place::4], dim=1) for place in range(4)])
+
+    size = max(1, LOGITS // (ids.shape[1] * len(get_input_embeddings(model).weight)))
+    means = torch.cat([*map_batches(measure, ids, size)], 1).double().mean(1).float().numpy()
     return xarray.Dataset({name: (("layer", "head"), x) for name, x in zip(LABELS, means, strict=True)})
 
 
 def _look(call: AttentionInputs, seen: list[Tensor], rows: Int[Tensor, " row"], length: int) -> None:
-    """Note the three mean attentions of every head ``[head]``, and whether it looks at the follower ``[head, row]``."""
-    (weights,), rows = call.weights(), rows.to(call.keys.device)
-    previous, first, followers = weights[:, 1:].diagonal(0, -2, -1), weights[:, 1:, 0], rows + 1 - length
-    seen += [x.mean(-1) for x in (previous, first, weights[:, rows, followers])]
-    seen.append(weights[:, rows].argmax(-1) == followers)
+    """Note three mean attentions ``[prompt, head]``, and which rows look at the follower ``[prompt, head, row]``."""
+    weights, rows = call.weights(), rows.to(call.keys.device)
+    previous, first, followers = weights[..., 1:, :].diagonal(0, -2, -1), weights[..., 1:, 0], rows + 1 - length
+    seen += [x.mean(-1) for x in (previous, first, weights[..., rows, followers])]
+    seen.append(weights[..., rows, :].argmax(-1) == followers)
 
 
 def _draw_tokens(model: nn.Module, seed: int) -> Int[Tensor, "prompt token"]:
     vocabulary = len(get_input_embeddings(model).weight)
     named = [getattr(get_text_config(model.config), f"{name}_token_id", None) for name in ("bos", "eos", "pad")]
-    special = {x for ids in named for x in (ids if isinstance(ids, list | tuple) else (ids,))}
-    known = torch.tensor([x for x in range(vocabulary // 20, vocabulary - vocabulary // 20) if x not in special])
+    special = [x for ids in named for x in (ids if isinstance(ids, list | tuple) else (ids,)) if x is not None]
+    known = torch.arange(vocabulary // 20, vocabulary - vocabulary // 20)
+    known = known[~torch.isin(known, torch.tensor(special, dtype=known.dtype))]
     generator = torch.Generator().manual_seed(seed)
     return torch.stack([known[torch.randperm(len(known), generator=generator)[:LENGTH]] for _ in range(PROMPTS)])

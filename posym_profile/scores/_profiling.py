@@ -245,14 +245,14 @@ def describe_prompts(
     scores: Dataset, model: nn.Module, lengths: Sequence[int], swaps: BlockLayout | None = None
 ) -> Dataset:
     """Add numbers of prompts, layers and heads, sizes of prompts, and which model, prompts and versions these are."""
-    scores = scores.assign_coords({name: np.arange(scores.sizes[name]) for name in ("prompt", "layer", "head")})
+    added: dict[str, Any] = {name: (name, np.arange(scores.sizes[name])) for name in ("prompt", "layer", "head")}
     if swaps is not None:
-        of_prompts = {"length": lengths, "blocks": [swaps.fit(length).number for length in lengths]}
-        of_prompts |= {name: [getattr(swaps, name)] * len(lengths) for name in ("start", "block_length")}
-        scores = scores.assign({name: ("prompt", np.array(numbers)) for name, numbers in of_prompts.items()})
+        blocks = [swaps.fit(length).number for length in lengths]
+        added |= {"length": ("prompt", [*lengths]), "blocks": ("prompt", blocks)}
+        added |= {name: ("prompt", [getattr(swaps, name)] * len(lengths)) for name in ("start", "block_length")}
     sizes = " to ".join(f"{length:,}" for length in sorted({min(lengths), max(lengths)}))
     versions = {**list_library_versions(), "posym-core": posym_core.__version__}
-    return scores.assign_attrs(
+    return scores.assign(added).assign_attrs(
         model=shorten_name(getattr(getattr(model, "config", None), "name_or_path", "") or type(model).__name__),
         prompts=f"{format_count(len(lengths), 'prompt')} of {sizes} tokens",
         versions=", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
