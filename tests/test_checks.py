@@ -34,6 +34,7 @@ def test_counts_are_whole_numbers_of_any_kind(value):
 def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
     x = torch.ones(3, 2, dtype=dtype)
     require_finite("x", x.conj())
+    require_finite("x", x * torch.finfo(dtype).max)  # whose sum is infinite
     (torch.view_as_real(x)[..., 1] if x.is_complex() else x)[1, 0] = bad
     with pytest.raises(ValueError, match=r"^x must be finite; 1 of its 6 entries"):
         require_finite("x", x)

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+import xarray
 from architectures import build, packaged, shared, tokens
+from every_decoder import tiny_model
 from refusals import refuse_each
 
-from posym_profile.scores import measure_head_labels
+from posym_profile.scores import _labels, measure_head_labels
 
 NAMES = ("previous_token", "first_token", "induction", "copying")
 SHOWN = tokens(3, 12)
@@ -43,6 +45,25 @@ def test_labels_are_those_of_the_attention_matrices_of_transformers(name):
     expected = by_hand(shared(name, "eager"), SHOWN)
     for place, label in enumerate(NAMES):
         np.testing.assert_allclose(found[label], expected[..., place], atol=2e-5, rtol=0)
+
+
+def test_no_layer_leaves_tokens_out_since_few_logits_are_asked():
+    """The last layers of Gemma 4 may, when told how many."""
+    model = tiny_model("gemma4_text")
+    found = measure_head_labels(model, SHOWN)
+    model.set_attn_implementation("eager")
+    expected = by_hand(model, SHOWN)
+    for place, label in enumerate(NAMES):
+        np.testing.assert_allclose(found[label], expected[..., place], atol=2e-5, rtol=0)
+
+
+def test_prompts_whose_logits_are_too_many_are_measured_in_turn(monkeypatch):
+    model, passes = build("Llama"), []
+    together = measure_head_labels(model, SHOWN)
+    monkeypatch.setattr(_labels, "LOGITS", 2 * 25 * 97)
+    model.model.embed_tokens.register_forward_hook(lambda _, args, __: passes.append(len(args[0])))
+    xarray.testing.assert_allclose(measure_head_labels(model, SHOWN), together)
+    assert passes == [2, 1]
 
 
 def test_a_model_that_repeats_has_heads_that_copy():
