@@ -1,6 +1,6 @@
-"""Scores of all heads by ``profile``, by what TransformerLens caches, and by a forward pass for each swap.
+"""Scores of all heads by ``profile``, by what TransformerLens and nnsight capture, and by a forward pass for each swap.
 
-The three start from the same model and prompts and must agree. All pairs of blocks are swapped; for the third way, too
+All start from the same model and prompts and must agree. All pairs of blocks are swapped; for the last way, too
 slow for that, the time of a few swaps is extrapolated.
 """
 
@@ -11,14 +11,16 @@ import copy
 import itertools
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
+from nnsight import LanguageModel
 from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoTokenizer
-from transformers.models.gemma3.modeling_gemma3 import apply_rotary_pos_emb
+from transformers.models.gemma3.modeling_gemma3 import rotate_half
 
 from posym_profile import binding_prompts, load_model, profile
 
@@ -57,24 +59,44 @@ def weighted(before: Tensor, after: dict[tuple[int, int], Tensor]) -> tuple[Tens
     return (weights * torch.stack(along)).sum(0), (weights * torch.stack(across)).sum(0)
 
 
-def by_cache(bridge: Any, prompts: Any, swaps: dict[tuple[int, int], Tensor]) -> tuple[Tensor, Tensor]:
-    """Run with cache, then for each layer permute its keys before their rotation and recompute the last pattern."""
-    attention = ("attn.hook_rot_q", "attn.hook_k_normed", "attn.hook_pattern")
+Captured = list[tuple[Tensor, Tensor]]
+
+
+def by_cache(bridge: Any, ids: Tensor) -> Captured:
+    """The queries and keys of all layers before their rotation, in TransformerLens; logits of one token alone."""
+    ends = ("attn.q_norm.hook_out", "attn.k_norm.hook_out")
     with torch.no_grad():
-        _, cache = bridge.run_with_cache(prompts.input_ids, names_filter=lambda name: name.endswith(attention))
+        _, cache = bridge.run_with_cache(ids, names_filter=lambda name: name.endswith(ends), logits_to_keep=1)
+    return [tuple(cache[f"blocks.{layer}.{end}"] for end in ends) for layer in range(len(bridge.blocks))]
+
+
+def by_trace(lm: Any, ids: Tensor) -> Captured:
+    """The same in nnsight, which stops behind the last layer's keys."""
+    kept = []
+    with torch.no_grad(), lm.trace(ids) as tracer:
+        for layer in lm.model.layers:
+            kept.append((layer.self_attn.q_norm.output.save(), layer.self_attn.k_norm.output.save()))
+        tracer.stop()
+    return kept
+
+
+def permute_keys(
+    model: Any, captured: Captured, prompts: Any, swaps: dict[tuple[int, int], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Permute every layer's keys before their rotation, pair by pair, and recompute the last token's pattern."""
     layers, positions = [], torch.arange(prompts.input_ids.shape[1])[None]
-    for layer, block in enumerate(bridge.blocks):
-        query = cache[f"blocks.{layer}.{attention[0]}"].transpose(1, 2)[:, :, -1:]
-        keys = cache[f"blocks.{layer}.{attention[1]}"]
-        inner = block.attn.original_component
-        cos, sin = bridge.original_model.model.rotary_emb(keys, positions, inner.layer_type)
-        before = block_means(cache[f"blocks.{layer}.{attention[2]}"][:, :, -1], prompts)
-        after = {}
-        for pair, order in swaps.items():
-            _, moved = apply_rotary_pos_emb(query, keys[:, :, order], cos, sin)
-            pattern = (query @ moved.transpose(-1, -2) * inner.scaling).softmax(-1)[:, :, -1]
-            after[pair] = block_means(pattern, prompts)
-        layers.append(weighted(before, after))
+    for (query, keys), layer in zip(captured, model.model.layers, strict=True):
+        cos, sin = model.model.rotary_emb(keys, positions, layer.self_attn.layer_type)
+        last = layer.self_attn.scaling * (query * cos + rotate_half(query) * sin)[:, :, -1:]
+
+        def means(
+            order: Tensor, keys: Tensor = keys, cos: Tensor = cos, sin: Tensor = sin, last: Tensor = last
+        ) -> Tensor:
+            moved = keys[:, :, order]
+            pattern = (last @ (moved * cos + rotate_half(moved) * sin).mT).softmax(-1)
+            return block_means(pattern[:, :, -1], prompts)
+
+        layers.append(weighted(means(positions[0]), {pair: means(order) for pair, order in swaps.items()}))
     positional, symbolic = zip(*layers, strict=True)
     return torch.stack(positional, 1), torch.stack(symbolic, 1)
 
@@ -133,9 +155,10 @@ def rows() -> Iterator[str]:
     prompts = binding_prompts(tokenizer, facts=FACTS, count=PROMPTS, seed=0)
     what = f"all heads on {PROMPTS} prompts of {prompts.input_ids.shape[1]} tokens, {FACTS} blocks"
     blocks = prompts.layout
-    found, own = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, progress=False, **blocks))
+    scores, own = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, **blocks))
+    found = torch.as_tensor(scores.positional.values), torch.as_tensor(scores.symbolic.values)
     yield f"| {what}: `profile`, planes included | {own:.1f} s |"
-    _, again = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, progress=False, **blocks))
+    _, again = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, **blocks))
     yield f"| {what}: `profile` again, which knows the planes | {again:.1f} s |"
 
     # TransformerLens reads the tokenizer a second time, by where it came from.
@@ -148,17 +171,26 @@ def rows() -> Iterator[str]:
         }
         bridge = TransformerBridge.boot_transformers("google/gemma-3-270m", **options)
     swaps = orders(prompts)
-    cached, other = seconds(lambda: by_cache(bridge, prompts, swaps))
-    agree(cached, (found.positional, found.symbolic))
-    yield f"| {what}: `run_with_cache` and keys permuted | {other:.1f} s, {other / own:.1f} times as long |"
+    lm = LanguageModel(copy.deepcopy(model), tokenizer=tokenizer)
+    tools: dict[str, Callable[[Tensor], Captured]] = {
+        "TransformerLens' `run_with_cache`, one token's logits": partial(by_cache, bridge),
+        "nnsight's `trace`, stopped behind the last keys": partial(by_trace, lm),
+    }
+    for tool, capture in tools.items():
+        capture(prompts.input_ids[:1])
+        permuted, other = seconds(
+            lambda capture=capture: permute_keys(model, capture(prompts.input_ids), prompts, swaps)
+        )
+        agree(permuted, found)
+        yield f"| {what}: {tool}, and keys permuted | {other:.1f} s, {other / own:.1f} times the first call |"
 
     few = dict(itertools.islice(swaps.items(), 0, None, len(swaps) // SWAPS))
     model.set_attn_implementation("eager")
     passes, first = seconds(lambda: ByPasses(model, prompts))
     after, some = seconds(lambda: {pair: passes.means(order) for pair, order in few.items()})
-    agree(weighted(passes.before, after), by_cache(bridge, prompts, few))
+    agree(weighted(passes.before, after), permute_keys(model, by_cache(bridge, prompts.input_ids), prompts, few))
     every = first + some * len(swaps) / len(few)
     yield (
         f"| {what}: a forward pass a swap, extrapolated from {len(few)} of {len(swaps)} swaps | {every:.0f} s, "
-        f"{every / own:.1f} times as long |"
+        f"{every / own:.1f} times the first call |"
     )
