@@ -1,8 +1,8 @@
 """Print one table, row by row: ``python -m benchmarks``, or with the names of parts, such as ``scores browser``.
 
-Without names all are run but ``architectures``, which measures rounding. ``--save`` also keeps the rows in
-``benchmarks/devices``, in the files of the device they were measured on; the whole table it writes to
-``benchmarks/RESULTS.md`` as well, which the README quotes. On a GPU ``--save`` runs the tests marked ``gpu``, too.
+Without names all are run but ``architectures``, which measures rounding. ``--save`` also keeps the rows of these parts
+in ``benchmarks/devices``, in the files of the device they were measured on. On a GPU ``--save`` runs the tests marked
+``gpu``, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 
 from benchmarks import cards
-from posym_core.store import choose_device, describe_device, write_atomically
+from posym_core.store import choose_device, describe_device
 
 TIMED = ("scores", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")
-STORED = Path(__file__).with_name("RESULTS.md")
+DEVICES = Path(__file__).with_name("devices")
 
 
 def lines(parts: Sequence[str], rows: dict[str, list[cards.Row]]) -> Iterator[str]:
@@ -40,40 +40,34 @@ def lines(parts: Sequence[str], rows: dict[str, list[cards.Row]]) -> Iterator[st
             yield line
 
 
-def main(arguments: Sequence[str] | None = None, stored: Path = STORED) -> None:
+def main(arguments: Sequence[str] | None = None, folder: Path = DEVICES) -> None:
     """Run the parts named on the command line, or all that are timed."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument(
-        "--save", action="store_true", help=f"keep the rows by device; a whole table in {stored.name}, too"
-    )
+    parser.add_argument("--save", action="store_true", help=f"keep the rows by device in {folder.name}")
     given = parser.parse_args(arguments)
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
-    device, table, rows = choose_device(), [], {}
+    device, rows = choose_device(), {}
     for line in lines(given.parts or TIMED, rows):
         print(line, flush=True)
-        table.append(line + "\n")
     if given.save:
         tests = tests_said() if device.type == "cuda" else ""
-        folder = stored.with_name("devices")
         folder.mkdir(exist_ok=True)
         cards.store_parts(rows, device, folder=folder, commit=commit(), tests=tests)
-        if not given.parts:
-            write_atomically(stored, "".join(table).encode())
 
 
 def tests_said() -> str:
     """Return the last line that pytest prints of the tests marked ``gpu``."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests"]
-    said = subprocess.run(command, cwd=STORED.parents[1], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(command, cwd=DEVICES.parents[1], capture_output=True, text=True, check=False).stdout
     return said.strip().splitlines()[-1]
 
 
 def commit() -> str:
     """Return the commit of the code that runs, marked where it was changed since; "" outside a checkout."""
     described = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(described, cwd=STORED.parent, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(described, cwd=DEVICES, capture_output=True, text=True, check=False).stdout.strip()
 
 
 if __name__ == "__main__":

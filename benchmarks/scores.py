@@ -80,7 +80,7 @@ def score_first(model: Any, score: Callable[[], object]) -> object:
     return score()
 
 
-def scoring_against_forward_pass(model: Any, lengths: Sequence[int] = (80, 256, 1024, 4096)) -> Iterator[str]:
+def scoring_against_forward_pass(model: Any, lengths: Sequence[int] = (80, 256, 1024)) -> Iterator[str]:
     """All heads on one prompt; every four tokens are a block, as in README's example, or a sixty-fourth of them.
 
     Planes are found once for each model and length, in the first call; what that adds is a row of its own.
@@ -91,7 +91,7 @@ def scoring_against_forward_pass(model: Any, lengths: Sequence[int] = (80, 256, 
         for block_length in sorted({LENGTH, max(LENGTH, (length - 2) // 64)}):
             score = partial(profile, model, forward.args[1], start=1, block_length=block_length, progress=False)
             ways = forward, score, partial(score_first, model, score)
-            plain, again, first = best_of_each(*ways, repeats=7 if length < 1024 else 3)
+            plain, again, first = best_of_each(*ways, repeats=max(3, 4096 // length))
             extra = peak_memory(score, model.device) - peak_memory(forward, model.device)
             what = f"{length} tokens, {(length - 2) // block_length} blocks of {block_length}"
             yield (
