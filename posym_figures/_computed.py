@@ -22,7 +22,7 @@ GRID_LIMIT = 20_000
 
 
 def require_callable(compute: Compute, sliders: Sequence[Slider]) -> None:
-    """Refuse a function that does not take the sliders' names as keywords."""
+    """Raise if a function does not take the sliders' names as keywords."""
     names = [slider.name for slider in sliders]
     try:
         inspect.signature(compute).bind(**dict.fromkeys(names))

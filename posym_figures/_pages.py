@@ -135,7 +135,7 @@ def join_module(*names: str | Path) -> str:
 
 
 def require_texts(**texts: str) -> None:
-    """Refuse texts that say nothing."""
+    """Raise if a text says nothing."""
     for name, text in texts.items():
         if not text.strip():
             raise ValueError(f"{name} must say what is seen; got an empty text")

@@ -136,7 +136,7 @@ def exchange(values: Int64[Tensor, " place"], first: int, second: int) -> Int64[
 
 
 def check_places(length: int, target: int, other: int) -> None:
-    """Refuse positions that are not two different ones of the context."""
+    """Raise if positions are not two different ones of the context."""
     if not (0 <= target < length and 0 <= other < length and target != other):
         raise ValueError(
             f"target and other must be two different positions from 0 to {length - 1}; got {target} and {other}"

@@ -112,7 +112,7 @@ def load_ranked_model(name: str, *, device: str = "auto", folder: Path | str | N
 
 
 def require_ranked(model: Any, rankings: Result) -> None:
-    """Refuse weights that are not those that were ranked."""
+    """Raise if weights are not those that were ranked."""
     if (found := weights_digest(model)) != (ranked := str(rankings["digest"])):
         raise ValueError(
             f"heads are removed in orders that were made of the same weights; {rankings.name} is of weights "

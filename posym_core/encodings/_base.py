@@ -235,14 +235,14 @@ def check_positions(positions: Tensor | None, tokens: int, device: torch.device)
 
 
 def require_exact(name: str, positions: Tensor) -> None:
-    """Refuse positions between which float64 cannot tell neighbours apart, NaN and infinity."""
+    """Raise if a position is NaN or infinite, or float64 cannot tell it from its neighbours."""
     with Checks() as check:
         most = check.finite_magnitude(name, positions)
         check(most <= 2**53, lambda: f"{name} must lie within 2**53, where float64 counts exactly; got {most:.1e}")
 
 
 def require_whole(name: str, positions: Tensor) -> None:
-    """Refuse positions between the whole numbers."""
+    """Raise if a position lies between the whole numbers."""
     if not torch.equal(positions, positions.round()):
         raise ValueError(f"{name} are defined at whole positions only; got {positions.tolist()}")
 

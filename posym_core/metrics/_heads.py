@@ -44,7 +44,7 @@ class Heads:
     pairing: Pairing = "halves"
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together; no number of a tensor is looked at."""
+        """Raise if shapes do not fit together; no number of a tensor is looked at."""
         check_shapes(self.query, self.keys)
         angles = fit_angles(self.angles, self.keys.shape[-1], self.pairing, self.lead)
         object.__setattr__(self, "angles", angles.to(self.keys.device))
@@ -71,7 +71,7 @@ class Heads:
         return self.batch[:-1] if self.grouped else self.batch
 
     def check_values(self, products: torch.dtype) -> None:
-        """Refuse NaN, infinity, numbers whose products may exceed this dtype, and queries that see no key."""
+        """Raise if a number is NaN or infinite, products may exceed this dtype, or a query sees no key."""
         with Checks() as check:
             check_numbers(self.query, self.keys, self.angles, self.scale, products)
             if self.visible is not None:
@@ -139,7 +139,7 @@ def check_heads(
 
 
 def check_shapes(query: Tensor, keys: Tensor) -> None:
-    """Refuse queries and keys that do not fit each other."""
+    """Raise if queries and keys do not fit each other."""
     require_same_kind(query, keys)
     if query.ndim < 1 or keys.ndim < 2:
         raise ValueError(
@@ -165,7 +165,7 @@ def check_shapes(query: Tensor, keys: Tensor) -> None:
 def check_numbers(
     query: Tensor, keys: Tensor, angles: Tensor, scale: float, dtype: torch.dtype, power: int = 1
 ) -> None:
-    """Refuse NaN and infinity, and heads whose phases, or logits to a power in ``dtype``, could be infinite."""
+    """Raise if a number is NaN or infinite, or phases, or logits to a power in ``dtype``, could be."""
     with Checks() as check:
         size, other = check.finite_magnitude("query", query), check.finite_magnitude("keys", keys)
         check(math.isfinite(scale), "scale must be finite; 1 of its 1 entries are NaN or infinite")
@@ -180,7 +180,7 @@ def check_numbers(
 
 
 def _check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> None:
-    """Refuse the queries of all tokens, each of which would be given the keys behind it."""
+    """Raise if these are the queries of all tokens, each of which would be given the keys behind it."""
     tokens = keys.shape[-2]
     if visible is None and 1 < query.ndim >= keys.ndim and query.shape[-2] == tokens > 1:
         raise ValueError(

@@ -61,7 +61,7 @@ class Ensemble(nn.Module):
         return len(self.seeds), len(self.angles)
 
     def require_tokens(self, tokens: Tensor, *, more_than: int) -> None:
-        """Refuse what no stream of inputs for every seed is, or too short for a question."""
+        """Raise if this is not a stream of inputs for every seed, or is too short for a question."""
         if tokens.ndim != 3 or len(tokens) != len(self.seeds) or tokens.shape[2] <= more_than:
             raise ValueError(
                 f"tokens must have shape [seed, input, token] with {len(self.seeds)} seeds and more than {more_than} "

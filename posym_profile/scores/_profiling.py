@@ -88,7 +88,7 @@ def profile(
             with a causal mask sees no block behind a query: with ``visible_only=True`` a token has the scores of the
             last token of a prompt that ends there. Each costs as much as the last token.
         labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
-            tells; passes more over short prompts of its own.
+            tells; a pass more over short prompts of its own.
         products: dtype in which queries and keys are multiplied, see :func:`posym_core.swap_scores`. By default
             ``torch.float64``, but ``torch.float32`` on cards where that is many times slower: those whose compute
             capability is not 6.0, 7.0, 8.0, 9.0 or 10.0.
