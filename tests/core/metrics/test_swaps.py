@@ -140,6 +140,26 @@ def test_pieces_change_nothing(room, worth, monkeypatch):
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize(("worth", "kinds"), [(0, {4, 24}), (10_000, {24}), (2**60, {24})])
+def test_sharp_heads_are_scored_on_their_own_where_there_are_enough(worth, kinds, monkeypatch):
+    query, keys = head(30, keys=98)
+    query *= torch.where(torch.arange(30) % 10 == 0, 20.0, 0.01)[:, None]
+    expected = swap_scores(query, keys, rope_angles(8), start=1, block_length=4)
+    chosen, choose = [], swaps._choose_rows
+
+    def look(*given):
+        for heads, rows in choose(*given):
+            chosen.append(rows)
+            yield heads, rows
+
+    monkeypatch.setattr(swaps, "WORTH", worth)
+    monkeypatch.setattr(swaps, "_choose_rows", look)
+    found = swap_scores(query, keys, rope_angles(8), start=1, block_length=4)
+    assert {*chosen} == kinds
+    for field in FIELDS:
+        torch.testing.assert_close(getattr(found, field), getattr(expected, field), rtol=1e-12, atol=1e-13)
+
+
 @pytest.mark.parametrize("worth", [0, 2**60])
 @pytest.mark.parametrize("options", [{}, {"visible": None, "block_length": 2, "eps": 0.0}, {"softcap": 3.0}])
 def test_scores_can_be_differentiated(worth, options, monkeypatch):
