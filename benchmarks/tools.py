@@ -65,8 +65,9 @@ Captured = list[tuple[Tensor, Tensor]]
 def by_cache(bridge: Any, ids: Tensor) -> Captured:
     """The queries and keys of all layers before their rotation, in TransformerLens; logits of one token alone."""
     ends = ("attn.q_norm.hook_out", "attn.k_norm.hook_out")
+    last = torch.tensor([ids.shape[1] - 1])  # by place: a number of tokens takes several times as long
     with torch.no_grad():
-        _, cache = bridge.run_with_cache(ids, names_filter=lambda name: name.endswith(ends), logits_to_keep=1)
+        _, cache = bridge.run_with_cache(ids, names_filter=lambda name: name.endswith(ends), logits_to_keep=last)
     return [tuple(cache[f"blocks.{layer}.{end}"] for end in ends) for layer in range(len(bridge.blocks))]
 
 

@@ -25,7 +25,7 @@ ROUNDING = 1e3 * torch.finfo(torch.float32).eps
 
 
 def find_places(rows: Tensor, keys: int, queries: int, causal: bool, window: int | None) -> Bool[Tensor, "row key"]:
-    """Find which keys lie where rows look."""
+    """Return which keys each row sees by their places alone, whatever a mask hides."""
     position, place = rows[:, None] + (keys - queries), torch.arange(keys, device=rows.device)
     seen = place <= position if causal else torch.ones_like(place <= position)
     return seen if window is None else seen & (place > position - window)

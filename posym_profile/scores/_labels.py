@@ -102,8 +102,8 @@ def measure_head_labels(
             moved[place] = (moved[place] & right[:, None]).float().mean(-1)
         return torch.stack([stack_padded(moved[place::4], dim=1) for place in range(4)])
 
-    size = max(1, LOGITS // (ids.shape[1] * len(get_input_embeddings(model).weight)))
-    means = torch.cat([*map_batches(measure, ids, size)], 1).double().mean(1).float().numpy()
+    parts = ids.split(max(1, LOGITS // (ids.shape[1] * len(get_input_embeddings(model).weight))))
+    means = torch.cat([x for part in parts for x in map_batches(measure, part)], 1).double().mean(1).float().numpy()
     return xarray.Dataset({name: (("layer", "head"), x) for name, x in zip(LABELS, means, strict=True)})
 
 

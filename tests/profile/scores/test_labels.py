@@ -66,6 +66,20 @@ def test_prompts_whose_logits_are_too_many_are_measured_in_turn(monkeypatch):
     assert passes == [2, 1]
 
 
+def test_prompts_that_find_no_room_are_measured_in_turn():
+    model, passes = build("Llama"), []
+    together = measure_head_labels(model, SHOWN)
+
+    def check(_, args):
+        passes.append(len(args[0]))
+        if len(args[0]) > 1:
+            raise torch.OutOfMemoryError("no room")
+
+    model.model.embed_tokens.register_forward_pre_hook(check)
+    xarray.testing.assert_allclose(measure_head_labels(model, SHOWN), together)
+    assert passes == [3, 1, 1, 1]
+
+
 def test_a_model_that_repeats_has_heads_that_copy():
     """The packaged model puts out what it was shown, and its known heads are told from the others."""
     model, _ = packaged()
